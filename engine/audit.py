@@ -1,0 +1,164 @@
+"""The audit record: what one turn did and why, enough to replay it without a network.
+
+Frozen, with a schema number. New fields have defaults and no field changes its type, so
+that old records are read for ever. A record holds no prompt, no answer, no credential.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from ..machines.stepping import Step
+from ..machines.vocabulary import ErrorKind, RoutingFallbackReason
+from .classify.verdict import Evidence, Verdict
+from .context import Eviction
+
+SCHEMA: Final = 1
+
+
+class Rung(Struct, frozen=True):
+    """A target of the ladder as it was."""
+
+    target: str
+    model: str
+    format: str
+    fingerprint: str
+
+
+class Caller(Struct, frozen=True, omit_defaults=True):
+    """Who asked. Without a memory, `remembered` is false: the turn was routed all the same."""
+
+    namespace: str = ""
+    session: str = ""
+    agent: str = ""
+    subagent: bool = False
+    final: bool = False
+    remembered: bool = True
+
+
+class AttemptRecord(Struct, frozen=True, omit_defaults=True):
+    """One HTTP request, or one call of the embedder's."""
+
+    duration: float
+    """Seconds from sending to the end of the answer, or to its failure."""
+    waited: float = 0.0
+    """Seconds slept before it."""
+    status: int | None = None
+    kind: ErrorKind | None = None
+    """What a failed attempt says; none if it was answered."""
+    evidence: Evidence | None = None
+    code: str = ""
+    message: str = ""
+    retry_after: float | None = None
+    request_id: str = ""
+    """The upstream's own id of the request."""
+
+
+class ProbeRecord(Struct, frozen=True, omit_defaults=True):
+    """One target that was asked."""
+
+    target: str
+    attempts: tuple[AttemptRecord, ...] = ()
+    verdict: Verdict | None = None
+    """What was classified: none if it answered, or if the turn ended before."""
+    reason: RoutingFallbackReason | None = None
+    """Why the turn left it; none if it served or its error went to the caller."""
+    answered: bool = False
+    last_resort: bool = False
+    """Asked although it was evicted, since every target was."""
+
+
+class WhyPassedOver(StrEnum):
+    """Why a target was not probed although the turn's turn might have come to it."""
+
+    EVICTED = "evicted"
+
+
+class PassedOver(Struct, frozen=True):
+    """A target of the ladder that was ruled out, with what ruled it out."""
+
+    target: str
+    why: WhyPassedOver
+    evictions: tuple[Eviction, ...]
+
+
+class WhyNotTried(StrEnum):
+    """Why an eligible target was not asked: what ended the turn before it."""
+
+    SERVED = "served"
+    SURFACED = "surfaced"
+    DEADLINE = "deadline"
+    CANCELLED = "cancelled"
+    BROKEN = "broken"
+
+
+class NotTried(Struct, frozen=True):
+    target: str
+    why: WhyNotTried
+
+
+class Reread(Struct, frozen=True):
+    """Standings that had changed when they were read again, before the step with this index."""
+
+    before_step: int
+    evictions: tuple[Eviction, ...]
+
+
+class AuditRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One turn. Times are in seconds; `started` counts from 1970."""
+
+    schema: int
+    turn: str
+    route: str
+    started: float
+    took: float
+    caller: Caller
+    ladder: tuple[Rung, ...]
+    policy: Mapping[str, str]
+    machines: Mapping[str, str]
+    """The digest of each machine that the turn ran on."""
+    state: str
+    """`served` or `failed`."""
+    ended_by: str
+    """The trigger that led there."""
+    served_by: str | None = None
+    error: str = ""
+    """The error that the caller got, redacted."""
+    request: str = ""
+    """The caller's request id."""
+    steps: tuple[Step, ...] = ()
+    probes: tuple[ProbeRecord, ...] = ()
+    passed_over: tuple[PassedOver, ...] = ()
+    not_tried: tuple[NotTried, ...] = ()
+    standings_before: tuple[Eviction, ...] = ()
+    rereads: tuple[Reread, ...] = ()
+    standings_after: tuple[Eviction, ...] = ()
+    restored: tuple[Eviction, ...] = ()
+    """Evictions that this turn contradicted, by serving as last resort."""
+    needs: tuple[str, ...] = ()
+    """The features that the request uses, sorted."""
+    size: int | None = None
+    """The request's estimated size in tokens."""
+    usage: Mapping[str, Any] | None = None
+    """What the upstream reported of tokens."""
+    notes: tuple[str, ...] = ()
+    """What went wrong beside the turn: a memory that could not be read, a row that could not be written."""
+
+
+_ENCODER: Final = msgspec.json.Encoder()
+_DECODER: Final = msgspec.json.Decoder(AuditRecord)
+
+
+def encode(record: AuditRecord) -> bytes:
+    """A record as one line of JSON, without the line's end."""
+    return _ENCODER.encode(record)
+
+
+def decode(line: bytes | str) -> AuditRecord:
+    """A record from its line. Raises msgspec.DecodeError if it is none."""
+    return _DECODER.decode(line)

@@ -1,0 +1,61 @@
+"""What a failed attempt was read as."""
+
+from enum import StrEnum
+
+from msgspec import Struct
+
+from ...machines.vocabulary import ErrorKind
+
+UNRECOGNISED = "unrecognised"
+"""The evidence of a 4xx that no rule knows: a `caller_error` that a policy may treat on its own."""
+
+
+class Feature(StrEnum):
+    """What a capability reject refused, and what a turn may need."""
+
+    IMAGE = "image"
+    AUDIO = "audio"
+    VIDEO = "video"
+    FILE = "file"
+    TOOLS = "tools"
+    TOOL_CHOICE = "tool_choice"
+    TOOL_SCHEMA = "tool_schema"
+    STRUCTURED_OUTPUT = "structured_output"
+    STREAMING = "streaming"
+    REASONING = "reasoning"
+    ROLE = "role"
+    ENDPOINT = "endpoint"
+    OTHER = "other"
+    """The reply does not tell what it refused."""
+
+
+class Evidence(Struct, frozen=True):
+    """Why a reply was read as it was, so that a wrong reading can be argued with."""
+
+    rule: str
+    """The name of the rule that decided."""
+    field: str = ""
+    """Where it looked: `status`, `transport`, or the path of a field in the reply's body."""
+
+
+class Verdict(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The reading of one failed attempt. Holds no credential and no text of the request."""
+
+    kind: ErrorKind
+    evidence: Evidence
+    status: int | None = None
+    """The HTTP status, where the upstream sent one."""
+    code: str = ""
+    """The provider's own error code, as sent."""
+    features: tuple[str, ...] = ()
+    """Of a capability reject: what was refused, sorted (`Feature` values)."""
+    param: str = ""
+    """The request field that the reply names."""
+    message: str = ""
+    """The upstream's diagnostic message, redacted, at most 512 characters."""
+    retryable: bool = False
+    """Whether asking the same target again within this turn can help."""
+    retry_after: float | None = None
+    """Seconds that the upstream asks to wait."""
+    timed_out: bool = False
+    """The attempt ran into one of its bounds."""

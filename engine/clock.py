@@ -1,0 +1,136 @@
+"""Where time comes from. Every bound, wait and timestamp of a turn is kept on a clock.
+
+`VirtualClock` runs a whole story in no time: its event loop moves on to the next timer
+whenever nothing else is left to do, so `asyncio.sleep` and `asyncio.timeout` keep their
+meaning to the microsecond and no test ever waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+import time
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Executor
+from typing import Any, Protocol, TypeVar
+
+from .errors import TurnoutError
+
+T = TypeVar("T")
+
+PATIENCE = 20.0
+"""Real seconds that a virtual clock waits for a thread before it says that nothing can happen any more."""
+
+
+class Clock(Protocol):
+    """Time as the engine uses it, in seconds."""
+
+    def now(self) -> float:
+        """The time of day, in seconds since 1970."""
+
+    def monotonic(self) -> float:
+        """A time that only differences are taken of."""
+
+    async def sleep(self, secs: float) -> None:
+        """Wait."""
+
+    def timeout(self, secs: float | None) -> asyncio.Timeout:
+        """A bound on what is awaited inside; None is no bound. Past it, TimeoutError is raised."""
+
+
+class SystemClock:
+    """The clock on the wall."""
+
+    def now(self) -> float:
+        return time.time()
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    async def sleep(self, secs: float) -> None:
+        await asyncio.sleep(secs)
+
+    def timeout(self, secs: float | None) -> asyncio.Timeout:
+        return asyncio.timeout(secs)
+
+
+class Standstill(TurnoutError):
+    """Virtual time cannot go on: every task waits for something that no timer will bring."""
+
+
+class VirtualClock(SystemClock):
+    """A clock that stands still while anything happens and jumps when nothing can.
+
+    Args:
+        epoch: the time of day at which it starts, in seconds since 1970.
+    """
+
+    def __init__(self, epoch: float = 1_767_225_600.0) -> None:
+        self._epoch = epoch
+        self._elapsed = 0.0
+
+    def now(self) -> float:
+        return self._epoch + self._elapsed
+
+    def monotonic(self) -> float:
+        return self._elapsed
+
+    def advance(self, secs: float) -> None:
+        self._elapsed += secs
+
+    def run(self, story: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine to its end in virtual time.
+
+        Raises:
+            Standstill: every task waits and no timer is set.
+        """
+        with asyncio.Runner(loop_factory=lambda: _VirtualLoop(self)) as runner:
+            return runner.run(story)
+
+
+class _VirtualLoop(asyncio.SelectorEventLoop):
+    """An event loop whose time is a virtual clock's."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        self._clock = clock
+        self._in_threads = 0
+        super().__init__(_JumpingSelector(self._jump))
+
+    def time(self) -> float:
+        return self._clock.monotonic()
+
+    def run_in_executor(  # type: ignore[override]
+        self, executor: Executor | None, func: Callable[..., T], *args: Any
+    ) -> asyncio.Future[T]:
+        """As ever; but while a thread works, time stands still."""
+        future = super().run_in_executor(executor, func, *args)
+        self._in_threads += 1
+        future.add_done_callback(self._left_thread)
+        return future
+
+    def _left_thread(self, _: asyncio.Future[Any]) -> None:
+        self._in_threads -= 1
+
+    def _jump(self, timeout: float | None) -> bool:
+        """Nothing is ready. Move on by `timeout`, the time to the next timer; False: a thread may be at work."""
+        if self._in_threads or timeout is None:
+            return False
+        self._clock.advance(timeout)
+        return True
+
+
+class _JumpingSelector(selectors.DefaultSelector):
+    def __init__(self, jump: Callable[[float | None], bool]) -> None:
+        super().__init__()
+        self._jump = jump
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        ready = super().select(0)
+        if ready or timeout == 0:
+            return ready
+        if self._jump(timeout):
+            return []
+        # a thread reports through the loop's own socket, which the selector sees
+        if not (ready := super().select(PATIENCE)) and timeout is None:
+            raise Standstill("virtual time stands still: every task waits for what no timer will bring")
+        return ready

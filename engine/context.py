@@ -1,0 +1,173 @@
+"""What a session remembers: the persisted machine context of one identity.
+
+A context holds evictions and answers for standings. It never holds `unavailable`.
+Recording is insert-or-merge; merging is a union that is commutative, associative and
+idempotent, so two turns that overlap need no lock and lose nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from msgspec import Struct
+
+from ..machines import standing as standing_machine
+from ..machines.vocabulary import ErrorKind, RoutingFallbackReason, Standing
+from .classify.verdict import Evidence, Feature
+
+
+class Identity(NamedTuple):
+    """Whose memory it is. A root agent has the empty agent; a sub-agent's memory is its own."""
+
+    namespace: str
+    session: str
+    agent: str = ""
+
+
+class Cause(Struct, frozen=True, omit_defaults=True):
+    """The first reject that led to an eviction."""
+
+    turn: str
+    at: float
+    """When, in seconds since 1970."""
+    kind: ErrorKind
+    evidence: Evidence
+    status: int | None = None
+    code: str = ""
+    message: str = ""
+    """Redacted, at most 512 characters."""
+    features: tuple[str, ...] = ()
+
+
+class Key(NamedTuple):
+    """What makes two evictions of one identity the same."""
+
+    target: str
+    reason: RoutingFallbackReason
+    fingerprint: str
+
+
+class Eviction(Struct, frozen=True, omit_defaults=True):
+    """One target that is out for one identity, for one reason: the first cause, merged with later ones."""
+
+    target: str
+    reason: RoutingFallbackReason
+    fingerprint: str
+    """Of the target as it was: learnt about another model or address, an eviction is inert."""
+    first: Cause
+    latest_turn: str
+    latest_at: float
+    size: int | None = None
+    """The smallest size estimate that overflowed, in tokens."""
+    refused: frozenset[tuple[str, ...]] = frozenset()
+    """The sets of features that were refused, each sorted."""
+    machine: str = standing_machine.DIGEST
+    """The standing machine that it was recorded under."""
+
+    @property
+    def key(self) -> Key:
+        return Key(self.target, self.reason, self.fingerprint)
+
+    def merge(self, other: Eviction) -> Eviction:
+        """The union of two evictions with the same key."""
+        if other == self:
+            return self
+        first = min(self, other, key=lambda e: (e.first.at, e.first.turn, repr(e.first)))
+        latest = max(self, other, key=lambda e: (e.latest_at, e.latest_turn, e.machine))
+        sizes = [size for size in (self.size, other.size) if size is not None]
+        return Eviction(
+            self.target,
+            self.reason,
+            self.fingerprint,
+            first=first.first,
+            latest_turn=latest.latest_turn,
+            latest_at=latest.latest_at,
+            size=min(sizes, default=None),
+            refused=self.refused | other.refused,
+            machine=latest.machine,
+        )
+
+    def contradicted_by(self, needs: frozenset[str]) -> bool:
+        """Whether serving a turn with these needs shows that the eviction no longer holds."""
+        if self.reason is RoutingFallbackReason.CONTEXT_WINDOW:
+            return True
+        return any(Feature.OTHER in refused or needs.issuperset(refused) for refused in self.refused)
+
+
+class _Model:
+    """What the standing machine steps. No row of it has a guard."""
+
+    __slots__ = ("state",)
+
+    def __init__(self, state: str) -> None:
+        self.state = state
+
+
+class SessionContext:
+    """The evictions of one identity. Immutable: recording and removing give another context."""
+
+    __slots__ = ("_evictions",)
+
+    def __init__(self, evictions: Iterable[Eviction] = ()) -> None:
+        self._evictions: Mapping[Key, Eviction] = {e.key: e for e in evictions}
+
+    @property
+    def evictions(self) -> tuple[Eviction, ...]:
+        """All of them, oldest first cause first."""
+        return tuple(sorted(self._evictions.values(), key=lambda e: (e.first.at, e.first.turn, e.key)))
+
+    def __bool__(self) -> bool:
+        return bool(self._evictions)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SessionContext) and self._evictions == other._evictions
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"SessionContext({', '.join(f'{e.target} {e.reason}' for e in self.evictions)})"
+
+    def of(self, target: str, fingerprint: str) -> tuple[Eviction, ...]:
+        """The evictions of a target as it is now."""
+        return tuple(e for e in self._evictions.values() if e.target == target and e.fingerprint == fingerprint)
+
+    def standing(self, target: str, fingerprint: str) -> Standing:
+        """The state of the standing machine for a target as it is now."""
+        return Standing.EVICTED if self.of(target, fingerprint) else Standing.ELIGIBLE
+
+    def record(self, eviction: Eviction) -> SessionContext:
+        """The context with this eviction in it, merged with one that has the same key."""
+        model = _Model(self.standing(eviction.target, eviction.fingerprint))
+        standing_machine.MACHINE.step(model, eviction.reason)
+        known = self._evictions.get(eviction.key)
+        merged = eviction if known is None else known.merge(eviction)
+        return self._stand(SessionContext((*self._evictions.values(), merged)), eviction, model)
+
+    def remove(self, eviction: Eviction) -> SessionContext:
+        """The context without this eviction, unless something was merged into it since it was read."""
+        known = self._evictions.get(eviction.key)
+        if known is None or known.latest_turn != eviction.latest_turn:
+            return self
+        model = _Model(self.standing(eviction.target, eviction.fingerprint))
+        left = SessionContext(e for e in self._evictions.values() if e.key != eviction.key)
+        if not left.of(eviction.target, eviction.fingerprint):
+            standing_machine.MACHINE.step(model, "restored")
+        return self._stand(left, eviction, model)
+
+    def _stand(self, changed: SessionContext, eviction: Eviction, model: _Model) -> SessionContext:
+        """Hold the rows changed against the machine's state: they may not drift apart."""
+        standing = changed.standing(eviction.target, eviction.fingerprint)
+        if standing != model.state:
+            raise AssertionError(f"standing of {eviction.target!r} is {standing}, its machine says {model.state}")
+        return changed
+
+    def merge(self, other: SessionContext) -> SessionContext:
+        """The union of two contexts of one identity."""
+        context = self
+        for eviction in other._evictions.values():
+            context = context.record(eviction)
+        return context
+
+
+EMPTY: Final = SessionContext()

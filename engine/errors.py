@@ -1,0 +1,173 @@
+"""Every error that Turnout raises, and what a caller of a gateway sees of a failed turn.
+
+    TurnoutError
+    ├── TurnFailed              a turn ended as failed: .error says why, .record how it came to it
+    ├── UpstreamError           what one target said: .target, .verdict
+    ├── DeadlineExceeded        the turn's deadline passed
+    ├── TurnBroken              the engine, a store under `raise` or the embedder's code failed
+    ├── RequestRefused          refused before a machine starts: no turn, no record
+    │   ├── InvalidBody
+    │   └── UnknownRoute
+    ├── ConfigurationError      a target, ladder, policy or deployment file that cannot be used
+    ├── MemoryTrouble           a memory could not be read or written
+    ├── RouterMisused           a router that is closed, of another loop, or of another process
+    ├── ScenarioError           a scenario file that cannot be used
+    ├── ClientError             raised by an embedder's `call=` to say what its client met
+    ├── StepRefused             a machine has no such way out of its state (`machines/stepping.py`)
+    ├── InvalidMachine          a machine definition that could not work (`machines/stepping.py`)
+    └── TooManyPaths            a walk that was stopped at its limit (`machines/explore.py`)
+
+`asyncio.CancelledError` passes through a turn as itself: a caller who has gone is no error.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from ..machines.vocabulary import ErrorKind, TurnoutError
+from .classify.verdict import Verdict
+
+if TYPE_CHECKING:
+    from .audit import AuditRecord
+
+
+class UpstreamError(TurnoutError):
+    """What one target answered, or that it did not. The message is redacted."""
+
+    def __init__(self, target: str, verdict: Verdict) -> None:
+        status = f" (HTTP {verdict.status})" if verdict.status else ""
+        super().__init__(f"target {target!r}: {verdict.kind}{status}: {verdict.message or 'no message'}")
+        self.target = target
+        self.verdict = verdict
+
+
+class DeadlineExceeded(TurnoutError):
+    """The turn's `deadline_secs` passed before a target had answered."""
+
+
+class TurnBroken(TurnoutError):
+    """Not a target's doing: a memory under `on_memory_error = "raise"`, a bug, the embedder's code."""
+
+
+class TurnFailed(TurnoutError):
+    """A turn that ended as failed.
+
+    Attributes:
+        error: the last probe's concrete error, or why there was none.
+        record: the audit record, with every probe of the turn, first cause first.
+    """
+
+    def __init__(self, error: UpstreamError | DeadlineExceeded | TurnBroken, record: AuditRecord) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.record = record
+
+    @property
+    def surface(self) -> Surface:
+        """Status, type and code that a server tells the caller."""
+        return surface(self.error)
+
+
+class RequestRefused(TurnoutError):
+    """Refused before a machine started: there was no turn and there is no record."""
+
+
+class InvalidBody(RequestRefused):
+    """The request's body is no JSON object."""
+
+
+class UnknownRoute(RequestRefused):
+    """The caller asked for a route that this router does not have."""
+
+
+class ConfigurationError(TurnoutError):
+    """A target, ladder, policy or deployment file that cannot be used. Says where, and what would be right."""
+
+
+class MemoryTrouble(TurnoutError):
+    """A memory could not be read or written: which one, at what, and why."""
+
+
+class RouterMisused(TurnoutError):
+    """A router used after it was closed, from another event loop, or after a fork."""
+
+
+class ScenarioError(TurnoutError):
+    """A scenario file that cannot be used. Names the file, the key and what would be right."""
+
+
+class ClientError(TurnoutError):
+    """What a service's own client met; raised by the `call=` of a router.
+
+    Args:
+        kind: an `ErrorKind`, or its value; anything else is read as `caller_error`, unrecognised.
+        status: the HTTP status, if there was one.
+        message: the upstream's diagnostic message. It is redacted before it is kept.
+        features: for `capability`, what was refused.
+        retry_after: seconds that the upstream asks to wait.
+    """
+
+    def __init__(
+        self,
+        *,
+        kind: ErrorKind | str,
+        status: int | None = None,
+        message: str = "",
+        features: tuple[str, ...] = (),
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.status = status
+        self.message = message
+        self.features = features
+        self.retry_after = retry_after
+
+
+class Surface(NamedTuple):
+    """What a server tells the caller of a failed turn or a refused request."""
+
+    status: int
+    type: str
+    code: str
+
+
+OVERFLOW: Final = Surface(400, "invalid_request_error", "context_length_exceeded")
+CAPABILITY: Final = Surface(400, "invalid_request_error", "capability_rejected")
+TIMEOUT: Final = Surface(504, "upstream_error", "upstream_timeout")
+UNREADABLE: Final = Surface(502, "upstream_error", "upstream_error")
+ANYTHING_ELSE: Final = Surface(500, "server_error", "server_error")
+REFUSED: Final[dict[type[RequestRefused], Surface]] = {
+    InvalidBody: Surface(400, "invalid_request_error", "invalid_body"),
+    UnknownRoute: Surface(404, "model_not_found", "model_not_found"),
+}
+
+
+def surface(error: TurnoutError) -> Surface:
+    """What a server tells the caller of this error."""
+    if isinstance(error, UpstreamError):
+        return _upstream_surface(error.verdict)
+    if isinstance(error, DeadlineExceeded):
+        return TIMEOUT
+    return REFUSED.get(type(error), ANYTHING_ELSE) if isinstance(error, RequestRefused) else ANYTHING_ELSE
+
+
+def _upstream_surface(verdict: Verdict) -> Surface:
+    if verdict.kind is ErrorKind.CONTEXT_WINDOW:
+        return OVERFLOW
+    if verdict.kind is ErrorKind.CAPABILITY:
+        return CAPABILITY
+    if verdict.timed_out:
+        return TIMEOUT
+    if verdict.status is None:
+        return UNREADABLE
+    return Surface(_error_status(verdict, verdict.status), "upstream_error", "upstream_error")
+
+
+def _error_status(verdict: Verdict, status: int) -> int:
+    """An error in a 200, or a redirect, becomes the error's own numeric code where it has one."""
+    if 400 <= status <= 599:
+        return status
+    if verdict.code.isdecimal() and 400 <= int(verdict.code) <= 599:
+        return int(verdict.code)
+    return 503 if verdict.kind is ErrorKind.UNAVAILABLE else 502

@@ -1,0 +1,1 @@
+"""Where a session's evictions are kept: one protocol, several stores."""

@@ -1,0 +1,128 @@
+"""Targets and the clients that reach them: what a ladder is made of."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Final, Literal
+from urllib.parse import urlsplit
+
+from .audit import Rung
+from .errors import ConfigurationError
+
+NAME: Final = re.compile(r"[A-Za-z0-9._/:-]{1,64}")
+"""What a target may be called."""
+
+FORWARDED: Final = ("traceparent", "tracestate", "x-request-id")
+"""The caller's headers that go upstream unless a client says otherwise."""
+
+MAX_SECS: Final = 31_536_000.0
+"""The longest bound that is taken for one: a year, in seconds."""
+
+BOUNDS: Final = ("connect_timeout_secs", "timeout_secs")
+
+Format = Literal["openai_chat"]
+ApiKey = Callable[[], str | Awaitable[str]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Client:
+    """How to reach an upstream: wire format, address, credentials, bounds, retries.
+
+    Bounds are in seconds. One that cannot be used (zero, negative, not finite, above
+    `MAX_SECS`) means no bound; `unusable_bounds` names it.
+    """
+
+    format: Format = "openai_chat"
+    base_url: str = ""
+    """Where the format's path is appended, unless the URL already ends with it."""
+    api_key_env: str | None = None
+    """The environment variable that holds the credential, read for every attempt."""
+    api_key: ApiKey | None = field(default=None, repr=False)
+    """A callable that returns the credential, asked for every attempt, so that keys can rotate."""
+    auth_header: str = "authorization"
+    """The header that carries the credential; `authorization` carries it as a bearer token."""
+    forward_auth: bool = False
+    """Send the caller's own credential upstream; not together with a key of ours."""
+    forward_headers: tuple[str, ...] = FORWARDED
+    extra_headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    extra_query: Mapping[str, str] = field(default_factory=dict, repr=False)
+    max_retries: int = 2
+    """How often a probe asks again, 0 to 10."""
+    retry_timeouts: bool = False
+    """Whether an attempt that timed out is tried again like any other."""
+    max_retry_after_secs: float = 60.0
+    """A longer wait than this is not slept: the probe ends as unavailable at once."""
+    connect_timeout_secs: float | None = 10.0
+    timeout_secs: float | None = 600.0
+    """From sending an attempt to the last byte of its answer."""
+    max_body_bytes: int = 33_554_432
+    """The largest answer that is read, in bytes after decompression."""
+
+
+@dataclass(frozen=True, repr=False)
+class Target(Client):
+    """One model at one upstream endpoint. Takes every key of a client as well.
+
+    Raises:
+        ConfigurationError: a name, `max_retries` or a pair of keys that cannot be used.
+    """
+
+    name: str = field(kw_only=False)
+    model: str = field(default="", kw_only=True)
+    """The model id sent upstream; the target's name where none is given."""
+
+    def __post_init__(self) -> None:
+        if not NAME.fullmatch(self.name):
+            raise ConfigurationError(
+                f"target {self.name!r}: a name is 1 to 64 of the characters A-Z a-z 0-9 . _ / : -"
+            )
+        if not 0 <= self.max_retries <= 10:
+            raise ConfigurationError(f"target {self.name!r}: max_retries is {self.max_retries}; give 0 to 10")
+        if self.forward_auth and (self.api_key or self.api_key_env):
+            raise ConfigurationError(
+                f"target {self.name!r}: forward_auth sends the caller's credential and an api_key ours; keep one"
+            )
+
+    @property
+    def model_id(self) -> str:
+        """The model id sent upstream."""
+        return self.model or self.name
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Names what an eviction was learnt about: another model, address or format is another target."""
+        learnt_about = "\n".join((self.format, safe_url(self.base_url), self.model_id))
+        return hashlib.sha256(learnt_about.encode()).hexdigest()[:16]
+
+    @cached_property
+    def rung(self) -> Rung:
+        """This target as audit records list it."""
+        return Rung(self.name, self.model_id, self.format, self.fingerprint)
+
+    def __repr__(self) -> str:
+        return f"Target({self.name!r}, model={self.model_id!r}, base_url={safe_url(self.base_url)!r})"
+
+
+def usable(bound: float | None) -> float | None:
+    """The bound in seconds, or None where it means no bound."""
+    return bound if bound is not None and math.isfinite(bound) and 0 < bound <= MAX_SECS else None
+
+
+def unusable_bounds(owner: object, names: tuple[str, ...] = BOUNDS) -> Iterator[tuple[str, float]]:
+    """Each bound of a client or route that is set and yet means no bound: its key and value."""
+    for name in names:
+        value = getattr(owner, name)
+        if value is not None and usable(value) is None:
+            yield name, value
+
+
+def safe_url(url: str) -> str:
+    """The URL without what may hold a credential: user info, query and fragment."""
+    parts = urlsplit(url)
+    host = parts.netloc.rpartition("@")[2]
+    return f"{parts.scheme}://{host}{parts.path}" if host else parts.path

@@ -1,0 +1,379 @@
+"""One turn, without a clock and without I/O.
+
+A `Turn` says which target to probe, is told the outcome, and ends served or failed. Who
+owns the I/O steps it, sync or async:
+
+    turn = Turn(ladder, policy=policy, context=memory.read(identity))
+    while not turn.ended:
+        answer, verdict = ask(turn.target)      # yours; verdict is None if it answered
+        turn.probed(verdict, at=time.time())    # probing -> classified
+        turn.act()                              # classified -> served | evicted | skipped | failed
+        if turn.eviction:
+            memory.record(identity, turn.eviction)   # durably, before the next probe
+        if not turn.ended:
+            turn.advance(memory.read(identity))      # -> probing | failed
+    turn.record(...)
+
+`expired`, `cancelled` and `broken` may be fired between any two of these calls.
+`Router` is the caller that does this over HTTP.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from ..machines import turn as turn_machine
+from ..machines.catalog import DIGESTS
+from ..machines.stepping import Step, StepMachine, StepRefused
+from ..machines.vocabulary import RoutingFallbackReason as Reason
+from ..machines.vocabulary import TurnState
+from .audit import (
+    SCHEMA,
+    AttemptRecord,
+    AuditRecord,
+    Caller,
+    NotTried,
+    PassedOver,
+    ProbeRecord,
+    Reread,
+    WhyNotTried,
+    WhyPassedOver,
+)
+from .classify.verdict import Feature, Verdict
+from .context import EMPTY, Cause, Eviction, SessionContext
+from .errors import ConfigurationError
+from .policy import DEFAULT_POLICY, Policy
+from .targets import Target
+
+_ENDS: Final = (TurnState.SERVED, TurnState.FAILED)
+
+_NOT_TRIED: Final[Mapping[str, WhyNotTried]] = {
+    "answered": WhyNotTried.SERVED,
+    "rejected": WhyNotTried.SURFACED,
+    "expired": WhyNotTried.DEADLINE,
+    "cancelled": WhyNotTried.CANCELLED,
+    "broken": WhyNotTried.BROKEN,
+}
+"""What the trigger that ended a turn says of the targets that it did not come to."""
+
+
+class Turn:
+    """The model that the turn machine steps.
+
+    Args:
+        ladder: the targets to try, in order, each once.
+        policy: what each kind of error does.
+        context: what the session remembers, as read when the turn starts.
+        id: names the turn in evictions and records.
+        needs: the features that the request uses.
+        size: the request's estimated size in tokens.
+
+    Raises:
+        ConfigurationError: an empty ladder, or one that holds a name twice.
+    """
+
+    __slots__ = (
+        "_asked",
+        "_before",
+        "_context",
+        "_ladder",
+        "_last_resort",
+        "_machine",
+        "_needs",
+        "_policy",
+        "_probes",
+        "_rereads",
+        "_ruled_out",
+        "_size",
+        "_steps",
+        "_target",
+        "_verdict",
+        "eviction",
+        "id",
+        "state",
+    )
+
+    def __init__(
+        self,
+        ladder: Sequence[Target],
+        *,
+        policy: Policy = DEFAULT_POLICY,
+        context: SessionContext = EMPTY,
+        id: str = "",
+        needs: frozenset[str] = frozenset(),
+        size: int | None = None,
+        machine: StepMachine = turn_machine.MACHINE,
+    ) -> None:
+        if not ladder or len({target.name for target in ladder}) < len(ladder):
+            raise ConfigurationError(
+                f"ladder {[target.name for target in ladder]}: give at least one target, and each only once"
+            )
+        self.id = id
+        self.state: str = TurnState.PROBING
+        self.eviction: Eviction | None = None
+        """What the session has to remember now: set by `act`, to be kept before `advance`."""
+        self._ladder = tuple(ladder)
+        self._policy = policy
+        self._needs = needs
+        self._size = size
+        self._machine = machine
+        self._steps: list[Step] = []
+        self._probes: list[ProbeRecord] = []
+        self._rereads: list[Reread] = []
+        self._asked: set[str] = set()
+        self._verdict: Verdict | None = None
+        self._before = self._context = context
+        self._ruled_out = self._honoured(context)
+        self._target = self._first_eligible()
+        self._last_resort = self._target is None
+        if self._target is None:
+            self._target = self._survivor()
+
+    # -- what the caller asks
+
+    @property
+    def target(self) -> Target:
+        """The target to probe now.
+
+        Raises:
+            StepRefused: the turn is not in `probing`.
+        """
+        if self._target is None or self.state != TurnState.PROBING:
+            raise StepRefused(f"turn {self.id!r} probes nothing: it is {self.state}")
+        return self._target
+
+    @property
+    def ended(self) -> bool:
+        """Whether the turn is served or failed."""
+        return self.state in _ENDS
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """Every transition so far."""
+        return tuple(self._steps)
+
+    @property
+    def context(self) -> SessionContext:
+        """The standings as read last, with what this turn has added and restored."""
+        return self._context
+
+    @property
+    def restored(self) -> tuple[Eviction, ...]:
+        """The evictions that this turn contradicted: as last resort, their target has served."""
+        if self.state != TurnState.SERVED or not self._last_resort:
+            return ()
+        served = self._probes[-1].target
+        return tuple(e for e in self._ruled_out[served] if e.contradicted_by(self._needs))
+
+    # -- what the caller tells
+
+    def probed(
+        self, verdict: Verdict | None, attempts: tuple[AttemptRecord, ...] = (), *, at: float = 0.0
+    ) -> None:
+        """The target has answered (`verdict` is None) or refused. Leads to `classified`.
+
+        Args:
+            verdict: how its last attempt was read.
+            attempts: every attempt of the probe, for the record.
+            at: now, in seconds since 1970; kept with an eviction.
+        """
+        target = self.target
+        self._step("probed")
+        self._verdict = verdict
+        reason = None if verdict is None else self._policy.reason(verdict)
+        self._asked.add(target.name)
+        self._probes.append(
+            ProbeRecord(target.name, attempts, verdict, reason, verdict is None, self._last_resort)
+        )
+        self.eviction = None
+        if verdict is not None and reason is not None and reason is not Reason.UNAVAILABLE:
+            self.eviction = self._eviction(target, reason, verdict, at)
+
+    def act(self) -> None:
+        """Act on what was classified. Leads to `served`, `evicted`, `skipped` or `failed`."""
+        reason = self._probes[-1].reason if self._probes else None
+        if reason is not None:
+            self._step(reason)
+        else:
+            self._step("answered" if self._verdict is None else "rejected")
+        if self.state != TurnState.EVICTED:
+            self.eviction = None
+        if self.eviction is not None:
+            self._context = self._context.record(self.eviction)
+        for eviction in self.restored:
+            self._context = self._context.remove(eviction)
+
+    def advance(self, context: SessionContext | None = None) -> None:
+        """Go on to the next target, or to `failed` if none is left.
+
+        Args:
+            context: the standings as read again; None if they were not.
+        """
+        if context is not None:
+            self._reread(context)
+        self._step("advance")
+        self.eviction = None
+        if self.state == TurnState.PROBING:
+            self._target = self._first_eligible()
+
+    def expired(self, attempts: tuple[AttemptRecord, ...] = ()) -> None:
+        """The turn's deadline has passed."""
+        self._interrupt("expired", attempts)
+
+    def cancelled(self, attempts: tuple[AttemptRecord, ...] = ()) -> None:
+        """The caller has gone."""
+        self._interrupt("cancelled", attempts)
+
+    def broken(self, attempts: tuple[AttemptRecord, ...] = ()) -> None:
+        """The engine, a store or the embedder's code has failed."""
+        self._interrupt("broken", attempts)
+
+    def has_next(self) -> bool:
+        """The guard of `advance`: whether a target is left that this turn may still probe."""
+        return not self._last_resort and self._first_eligible() is not None
+
+    def record(
+        self,
+        *,
+        route: str = "",
+        caller: Caller | None = None,
+        started: float = 0.0,
+        took: float = 0.0,
+        request: str = "",
+        error: str = "",
+        usage: Mapping[str, int] | None = None,
+        notes: tuple[str, ...] = (),
+    ) -> AuditRecord:
+        """The audit record of a turn that has ended.
+
+        Raises:
+            StepRefused: it has not.
+        """
+        if not self.ended:
+            raise StepRefused(f"turn {self.id!r} has not ended: it is {self.state}")
+        ended_by = self._steps[-1].trigger
+        return AuditRecord(
+            schema=SCHEMA,
+            turn=self.id,
+            route=route,
+            started=started,
+            took=took,
+            caller=caller or Caller(remembered=False),
+            ladder=tuple([target.rung for target in self._ladder]),
+            policy=self._policy.table,
+            machines=DIGESTS,
+            state=self.state,
+            ended_by=ended_by,
+            served_by=self._probes[-1].target if self.state == TurnState.SERVED else None,
+            error=error,
+            request=request,
+            steps=tuple(self._steps),
+            probes=tuple(self._probes),
+            passed_over=self._passed_over(),
+            not_tried=self._not_tried(_NOT_TRIED.get(ended_by)),
+            standings_before=self._before.evictions if self._before else (),
+            rereads=tuple(self._rereads),
+            standings_after=self._context.evictions if self._context else (),
+            restored=self.restored,
+            needs=tuple(sorted(self._needs)),
+            size=self._size,
+            usage=usage,
+            notes=notes,
+        )
+
+    # -- selection
+
+    def _honoured(self, context: SessionContext) -> Mapping[str, tuple[Eviction, ...]]:
+        """What rules out each target of the ladder: evictions of it as it is, for reasons that the policy evicts."""
+        if not context:
+            return {}
+        remembered = self._policy.remembered
+        found = {
+            target.name: tuple(
+                e for e in context.of(target.name, target.fingerprint) if e.reason in remembered
+            )
+            for target in self._ladder
+        }
+        return {name: evictions for name, evictions in found.items() if evictions}
+
+    def _first_eligible(self) -> Target | None:
+        for target in self._ladder:
+            if target.name not in self._ruled_out and target.name not in self._asked:
+                return target
+        return None
+
+    def _survivor(self) -> Target:
+        """Of targets that are all ruled out, the one that is probed all the same.
+
+        One that is out for its window alone comes first, since a conversation can shrink;
+        then the oldest first cause; then ladder order, which `min` keeps.
+        """
+
+        def last_ruled_out(target: Target) -> tuple[bool, float, str]:
+            evictions = self._ruled_out[target.name]
+            oldest = min(evictions, key=lambda e: (e.first.at, e.first.turn)).first
+            return any(e.reason is Reason.CAPABILITY for e in evictions), oldest.at, ""
+
+        return min(self._ladder, key=last_ruled_out)
+
+    def _reread(self, context: SessionContext) -> None:
+        # what this turn recorded stays in, whether or not the store had it yet
+        for eviction in self._context.evictions:
+            if eviction.latest_turn == self.id:
+                context = context.record(eviction)
+        if context != self._context:
+            self._rereads.append(Reread(len(self._steps), context.evictions))
+        self._context = context
+        self._ruled_out = self._honoured(context)
+
+    def _passed_over(self) -> tuple[PassedOver, ...]:
+        return tuple(
+            PassedOver(target.name, WhyPassedOver.EVICTED, self._ruled_out[target.name])
+            for target in self._ladder
+            if target.name in self._ruled_out and target.name not in self._asked
+        )
+
+    def _not_tried(self, why: WhyNotTried | None) -> tuple[NotTried, ...]:
+        if why is None:
+            return ()
+        return tuple(
+            NotTried(target.name, why)
+            for target in self._ladder
+            if target.name not in self._ruled_out and target.name not in self._asked
+        )
+
+    # -- stepping
+
+    def _step(self, trigger: str) -> None:
+        self._steps.append(self._machine.step(self, trigger))
+
+    def _interrupt(self, trigger: str, attempts: tuple[AttemptRecord, ...]) -> None:
+        asking = self._target if self.state == TurnState.PROBING and attempts else None
+        self._step(trigger)
+        if asking is not None:
+            self._asked.add(asking.name)
+            self._probes.append(ProbeRecord(asking.name, attempts, last_resort=self._last_resort))
+
+    def _eviction(self, target: Target, reason: Reason, verdict: Verdict, at: float) -> Eviction:
+        overflowed = reason is Reason.CONTEXT_WINDOW
+        refused = verdict.features or (Feature.OTHER.value,)
+        return Eviction(
+            target.name,
+            reason,
+            target.fingerprint,
+            first=Cause(
+                self.id,
+                at,
+                verdict.kind,
+                verdict.evidence,
+                status=verdict.status,
+                code=verdict.code,
+                message=verdict.message,
+                features=verdict.features,
+            ),
+            latest_turn=self.id,
+            latest_at=at,
+            size=self._size if overflowed else None,
+            refused=frozenset() if overflowed else frozenset({tuple(sorted(refused))}),
+        )

@@ -1,0 +1,12 @@
+"""Every machine by name: diagrams, tests, records and documents list them from here."""
+
+from typing import Final
+
+from . import probe, standing, turn
+from .stepping import StepMachine
+
+MACHINES: Final[dict[str, StepMachine]] = {
+    machine.definition.name: machine for machine in (turn.MACHINE, standing.MACHINE, probe.MACHINE)
+}
+
+DIGESTS: Final[dict[str, str]] = {name: machine.definition.digest for name, machine in MACHINES.items()}
