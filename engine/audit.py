@@ -13,10 +13,10 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from ..machines.stepping import Step
-from ..machines.vocabulary import ErrorKind, RoutingFallbackReason
-from .classify.verdict import Evidence, Verdict
-from .context import Eviction
+from turnout.engine.classify.verdict import Evidence, Verdict
+from turnout.engine.context import Eviction
+from turnout.machines.stepping import Step
+from turnout.machines.vocabulary import ErrorKind, RoutingFallbackReason
 
 SCHEMA: Final = 1
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor
 from typing import Any, Protocol, TypeVar
 
-from .errors import TurnoutError
+from turnout.machines.vocabulary import TurnoutError
 
 T = TypeVar("T")
 
@@ -27,15 +27,18 @@ class Clock(Protocol):
 
     def now(self) -> float:
         """The time of day, in seconds since 1970."""
+        ...
 
     def monotonic(self) -> float:
         """A time that only differences are taken of."""
+        ...
 
     async def sleep(self, secs: float) -> None:
         """Wait."""
 
     def timeout(self, secs: float | None) -> asyncio.Timeout:
         """A bound on what is awaited inside; None is no bound. Past it, TimeoutError is raised."""
+        ...
 
 
 class SystemClock:

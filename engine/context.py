@@ -12,9 +12,9 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct
 
-from ..machines import standing as standing_machine
-from ..machines.vocabulary import ErrorKind, RoutingFallbackReason, Standing
-from .classify.verdict import Evidence, Feature
+from turnout.engine.classify.verdict import Evidence, Feature
+from turnout.machines import standing as standing_machine
+from turnout.machines.vocabulary import ErrorKind, RoutingFallbackReason, Standing
 
 
 class Identity(NamedTuple):
@@ -130,7 +130,9 @@ class SessionContext:
 
     def of(self, target: str, fingerprint: str) -> tuple[Eviction, ...]:
         """The evictions of a target as it is now."""
-        return tuple(e for e in self._evictions.values() if e.target == target and e.fingerprint == fingerprint)
+        return tuple(
+            e for e in self._evictions.values() if e.target == target and e.fingerprint == fingerprint
+        )
 
     def standing(self, target: str, fingerprint: str) -> Standing:
         """The state of the standing machine for a target as it is now."""
@@ -159,7 +161,9 @@ class SessionContext:
         """Hold the rows changed against the machine's state: they may not drift apart."""
         standing = changed.standing(eviction.target, eviction.fingerprint)
         if standing != model.state:
-            raise AssertionError(f"standing of {eviction.target!r} is {standing}, its machine says {model.state}")
+            raise AssertionError(
+                f"standing of {eviction.target!r} is {standing}, its machine says {model.state}"
+            )
         return changed
 
     def merge(self, other: SessionContext) -> SessionContext:

@@ -24,11 +24,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ..machines.vocabulary import ErrorKind, TurnoutError
-from .classify.verdict import Verdict
+from turnout.engine.classify.verdict import Verdict
+from turnout.machines.vocabulary import ErrorKind, TurnoutError
 
 if TYPE_CHECKING:
-    from .audit import AuditRecord
+    from turnout.engine.audit import AuditRecord
 
 
 class UpstreamError(TurnoutError):

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
 
-from ..machines.vocabulary import ErrorKind as Kind
-from ..machines.vocabulary import RoutingFallbackReason as Reason
-from .classify.verdict import UNRECOGNISED, Verdict
-from .errors import ConfigurationError
+from turnout.engine.classify.verdict import UNRECOGNISED, Verdict
+from turnout.engine.errors import ConfigurationError
+from turnout.machines.vocabulary import ErrorKind as Kind
+from turnout.machines.vocabulary import RoutingFallbackReason as Reason
 
 
 class Action(StrEnum):
@@ -91,8 +91,8 @@ class Policy:
         self._set(table)
 
     def _set(self, table: Mapping[str, Action]) -> None:
-        self.table: Final = {str(case): action for case, action in table.items()}
-        self.remembered: Final = frozenset(
+        self.table = {str(case): action for case, action in table.items()}
+        self.remembered = frozenset(
             reason for case, reason in EVICTED_AS.items() if self.table[case] is Action.EVICT
         )
         """The reasons that this policy evicts for: a route honours no eviction for another."""
@@ -134,7 +134,9 @@ def mistakes(on: Mapping[str, object]) -> list[tuple[str, str]]:
     wrong = []
     for key, value in on.items():
         if key not in ALLOWED:
-            wrong.append((key, f"is no kind of error that a policy can change; there are {', '.join(ALLOWED)}"))
+            wrong.append(
+                (key, f"is no kind of error that a policy can change; there are {', '.join(ALLOWED)}")
+            )
         elif value not in ALLOWED[key]:
             wrong.append((key, f"is {value!r}; give one of {', '.join(ALLOWED[key])}"))
     return wrong

@@ -11,8 +11,8 @@ from functools import cached_property
 from typing import Final, Literal
 from urllib.parse import urlsplit
 
-from .audit import Rung
-from .errors import ConfigurationError
+from turnout.engine.audit import Rung
+from turnout.engine.errors import ConfigurationError
 
 NAME: Final = re.compile(r"[A-Za-z0-9._/:-]{1,64}")
 """What a target may be called."""

@@ -23,12 +23,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from ..machines import turn as turn_machine
-from ..machines.catalog import DIGESTS
-from ..machines.stepping import Step, StepMachine, StepRefused
-from ..machines.vocabulary import RoutingFallbackReason as Reason
-from ..machines.vocabulary import TurnState
-from .audit import (
+from turnout.engine.audit import (
     SCHEMA,
     AttemptRecord,
     AuditRecord,
@@ -40,11 +35,16 @@ from .audit import (
     WhyNotTried,
     WhyPassedOver,
 )
-from .classify.verdict import Feature, Verdict
-from .context import EMPTY, Cause, Eviction, SessionContext
-from .errors import ConfigurationError
-from .policy import DEFAULT_POLICY, Policy
-from .targets import Target
+from turnout.engine.classify.verdict import Feature, Verdict
+from turnout.engine.context import EMPTY, Cause, Eviction, SessionContext
+from turnout.engine.errors import ConfigurationError
+from turnout.engine.policy import DEFAULT_POLICY, Policy
+from turnout.engine.targets import Target
+from turnout.machines import turn as turn_machine
+from turnout.machines.catalog import DIGESTS
+from turnout.machines.stepping import Step, StepMachine, StepRefused
+from turnout.machines.vocabulary import RoutingFallbackReason as Reason
+from turnout.machines.vocabulary import TurnState
 
 _ENDS: Final = (TurnState.SERVED, TurnState.FAILED)
 
@@ -285,7 +285,7 @@ class Turn:
     # -- selection
 
     def _honoured(self, context: SessionContext) -> Mapping[str, tuple[Eviction, ...]]:
-        """What rules out each target of the ladder: evictions of it as it is, for reasons that the policy evicts."""
+        """What rules out each target: evictions of it as it is, for reasons that this policy evicts."""
         if not context:
             return {}
         remembered = self._policy.remembered

@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from . import probe, standing, turn
-from .stepping import StepMachine
+from turnout.machines import probe, standing, turn
+from turnout.machines.stepping import StepMachine
 
 MACHINES: Final[dict[str, StepMachine]] = {
     machine.definition.name: machine for machine in (turn.MACHINE, standing.MACHINE, probe.MACHINE)

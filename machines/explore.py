@@ -10,7 +10,7 @@ a property that quotes it.
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol, TypeVar
 
-from .vocabulary import TurnoutError
+from turnout.machines.vocabulary import TurnoutError
 
 T = TypeVar("T")
 R = TypeVar("R")

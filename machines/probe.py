@@ -9,8 +9,8 @@ three `refused` rows is the order in which they are tried.
 
 from typing import Final
 
-from .stepping import Definition, Row, StepMachine, validate
-from .vocabulary import ProbeState as S
+from turnout.machines.stepping import Definition, Row, StepMachine, validate
+from turnout.machines.vocabulary import ProbeState as S
 
 UNSETTLED: Final[list[str]] = [S.SENDING, S.WAITING, S.CORRECTING]
 

@@ -12,9 +12,9 @@ either, since a session can always be continued.
 
 from typing import Final
 
-from .stepping import Definition, Row, StepMachine, validate
-from .vocabulary import RoutingFallbackReason as Reason
-from .vocabulary import Standing as S
+from turnout.machines.stepping import Definition, Row, StepMachine, validate
+from turnout.machines.vocabulary import RoutingFallbackReason as Reason
+from turnout.machines.vocabulary import Standing as S
 
 ROWS: Final[tuple[Row, ...]] = (
     {"trigger": Reason.CONTEXT_WINDOW, "source": [S.ELIGIBLE, S.EVICTED], "dest": S.EVICTED},

@@ -21,7 +21,7 @@ from typing import NamedTuple, NotRequired, Protocol, TypedDict
 
 from transitions import Event, Machine, Transition
 
-from .vocabulary import TurnoutError
+from turnout.machines.vocabulary import TurnoutError
 
 
 class Row(TypedDict):
@@ -190,11 +190,17 @@ def validate(definition: Definition) -> Definition:
         grew, reached = bool(more), reached | more
     wrong += [f"state {s!r} is never reached" for s in sorted(states - reached)]
     leaving = {arc.source for arc in arcs}
-    wrong += [f"state {s!r} has no way out and is not final" for s in sorted(states - leaving) if s not in definition.final]
+    wrong += [
+        f"state {s!r} has no way out and is not final"
+        for s in sorted(states - leaving)
+        if s not in definition.final
+    ]
     ending = _reaching(set(map(str, definition.final)), arcs) if definition.final else states
     wrong += [f"no final state can be reached from state {s!r}" for s in sorted(states - ending)]
     for trigger, source in dict.fromkeys((arc.trigger, arc.source) for arc in arcs):
-        wrong += _undecided(trigger, source, [a.guard for a in arcs if (a.trigger, a.source) == (trigger, source)])
+        wrong += _undecided(
+            trigger, source, [a.guard for a in arcs if (a.trigger, a.source) == (trigger, source)]
+        )
     if wrong:
         raise InvalidMachine(f"machine {definition.name!r}: " + "; ".join(wrong))
     return definition

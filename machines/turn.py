@@ -25,9 +25,9 @@ Every arc is in these rows. Pictures, explorer, tests and engine read the same o
 
 from typing import Final
 
-from .stepping import Definition, Row, StepMachine, validate
-from .vocabulary import RoutingFallbackReason as Reason
-from .vocabulary import TurnState as S
+from turnout.machines.stepping import Definition, Row, StepMachine, validate
+from turnout.machines.vocabulary import RoutingFallbackReason as Reason
+from turnout.machines.vocabulary import TurnState as S
 
 UNFINISHED: Final[list[str]] = [S.PROBING, S.CLASSIFIED, S.EVICTED, S.SKIPPED]
 

@@ -4,7 +4,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from ...machines.vocabulary import ErrorKind
+from turnout.machines.vocabulary import ErrorKind
 
 UNRECOGNISED = "unrecognised"
 """The evidence of a 4xx that no rule knows: a `caller_error` that a policy may treat on its own."""

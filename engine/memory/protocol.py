@@ -7,7 +7,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from ..context import Eviction, Identity, SessionContext
+from turnout.engine.context import Eviction, Identity, SessionContext
 
 
 class Change(Struct, frozen=True):
@@ -30,28 +30,35 @@ class Memory(Protocol):
 
     async def read(self, identity: Identity, *, now: float) -> SessionContext:
         """What is remembered for this identity; nothing after `ttl_secs` without use."""
+        ...
 
     async def record(self, identity: Identity, eviction: Eviction) -> None:
         """Insert the eviction or merge it with its like. It is durable when this returns."""
+        ...
 
     async def touch(self, identity: Identity, *, now: float) -> None:
         """The identity was in use. Writes at most once per min(1 h, ttl/10), and only if it holds evictions."""
+        ...
 
     async def remove(
         self, identity: Identity, evictions: Sequence[Eviction], *, now: float, why: str
     ) -> tuple[Change, ...]:
         """Remove these evictions, each unless something was merged into it since it was read."""
+        ...
 
     async def forget(
         self, namespace: str, session: str, agent: str | None = None, *, now: float
     ) -> tuple[Change, ...]:
         """Remove what exists for a session with all its agents, or for one agent of it (`""` is the root)."""
+        ...
 
     async def restore_everywhere(self, namespace: str, target: str, fingerprint: str) -> None:
         """Make a target eligible again for every session at once, in constant time: a new epoch of it.
 
         What is recorded later stands.
         """
+        ...
 
     async def close(self) -> None:
         """Finish what was accepted and let go of the store. Calling it again does nothing."""
+        ...
