@@ -115,7 +115,7 @@ class _VirtualLoop(asyncio.SelectorEventLoop):
         self._in_threads -= 1
 
     def _jump(self, timeout: float | None) -> bool:
-        """Nothing is ready. Move on by `timeout`, the time to the next timer; False: a thread may be at work."""
+        """Nothing is ready. Move on to the next timer; False: a thread may be at work."""
         if self._in_threads or timeout is None:
             return False
         self._clock.advance(timeout)

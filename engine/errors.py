@@ -81,7 +81,7 @@ class UnknownRoute(RequestRefused):
 
 
 class ConfigurationError(TurnoutError):
-    """A target, ladder, policy or deployment file that cannot be used. Says where, and what would be right."""
+    """A target, ladder, policy or deployment that cannot be used: where, and what would be right."""
 
 
 class MemoryTrouble(TurnoutError):

@@ -85,7 +85,7 @@ class Target(Client):
             raise ConfigurationError(f"target {self.name!r}: max_retries is {self.max_retries}; give 0 to 10")
         if self.forward_auth and (self.api_key or self.api_key_env):
             raise ConfigurationError(
-                f"target {self.name!r}: forward_auth sends the caller's credential and an api_key ours; keep one"
+                f"target {self.name!r}: forward_auth sends the caller's credential, api_key ours; keep one"
             )
 
     @property
@@ -101,7 +101,7 @@ class Target(Client):
 
     @cached_property
     def rung(self) -> Rung:
-        """This target as audit records list it."""
+        """The target as audit records list it."""
         return Rung(self.name, self.model_id, self.format, self.fingerprint)
 
     def __repr__(self) -> str:

@@ -37,7 +37,7 @@ class Memory(Protocol):
         ...
 
     async def touch(self, identity: Identity, *, now: float) -> None:
-        """The identity was in use. Writes at most once per min(1 h, ttl/10), and only if it holds evictions."""
+        """The identity was in use. Writes only if it holds evictions, at most once per min(1 h, ttl/10)."""
         ...
 
     async def remove(
