@@ -57,6 +57,8 @@ class AttemptRecord(Struct, frozen=True, omit_defaults=True):
     retry_after: float | None = None
     request_id: str = ""
     """The upstream's own id of the request."""
+    stripped: tuple[str, ...] = ()
+    """Keys of `extra_body` that were left out, since the target had refused them."""
 
 
 class ProbeRecord(Struct, frozen=True, omit_defaults=True):

@@ -3,6 +3,7 @@
     TurnoutError
     ├── TurnFailed              a turn ended as failed: .error says why, .record how it came to it
     ├── UpstreamError           what one target said: .target, .verdict
+    │   └── InjectionRefused    it refused a key of `extra_body`, under `on_parameter_reject = "report"`
     ├── DeadlineExceeded        the turn's deadline passed
     ├── TurnBroken              the engine, a store under `raise` or the embedder's code failed
     ├── RequestRefused          refused before a machine starts: no turn, no record
@@ -39,6 +40,18 @@ class UpstreamError(TurnoutError):
         super().__init__(f"target {target!r}: {verdict.kind}{status}: {verdict.message or 'no message'}")
         self.target = target
         self.verdict = verdict
+
+
+class InjectionRefused(UpstreamError):
+    """A target refused what its client adds by `extra_body`: a mistake of the configuration."""
+
+    def __init__(self, target: str, verdict: Verdict, keys: frozenset[str]) -> None:
+        super().__init__(target, verdict)
+        self.keys = keys
+        self.args = (
+            f"target {target!r} refuses what extra_body adds ({', '.join(sorted(keys))}):"
+            f" {verdict.message or 'no message'}; take it out of the client's extra_body",
+        )
 
 
 class DeadlineExceeded(TurnoutError):
@@ -134,6 +147,7 @@ class Surface(NamedTuple):
 
 OVERFLOW: Final = Surface(400, "invalid_request_error", "context_length_exceeded")
 CAPABILITY: Final = Surface(400, "invalid_request_error", "capability_rejected")
+MISCONFIGURED: Final = Surface(502, "upstream_error", "upstream_configuration_error")
 TIMEOUT: Final = Surface(504, "upstream_error", "upstream_timeout")
 UNREADABLE: Final = Surface(502, "upstream_error", "upstream_error")
 ANYTHING_ELSE: Final = Surface(500, "server_error", "server_error")
@@ -145,6 +159,8 @@ REFUSED: Final[dict[type[RequestRefused], Surface]] = {
 
 def surface(error: TurnoutError) -> Surface:
     """What a server tells the caller of this error."""
+    if isinstance(error, InjectionRefused):
+        return MISCONFIGURED
     if isinstance(error, UpstreamError):
         return _upstream_surface(error.verdict)
     if isinstance(error, DeadlineExceeded):

@@ -51,6 +51,10 @@ class Client:
     forward_headers: tuple[str, ...] = FORWARDED
     extra_headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     extra_query: Mapping[str, str] = field(default_factory=dict, repr=False)
+    extra_body: Mapping[str, object] = field(default_factory=dict, repr=False)
+    """Top-level keys that are added to a request which omits them."""
+    on_parameter_reject: Literal["strip_once", "report", "off"] = "strip_once"
+    """When the target refuses a key of `extra_body`: ask once more without, say so, or pass it on."""
     max_retries: int = 2
     """How often a probe asks again, 0 to 10."""
     retry_timeouts: bool = False

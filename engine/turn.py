@@ -14,7 +14,7 @@ owns the I/O steps it, sync or async:
             turn.advance(memory.read(identity))      # -> probing | failed
     turn.record(...)
 
-`expired`, `cancelled` and `broken` may be fired between any two of these calls.
+`interrupt("expired")`, `"cancelled"` or `"broken"` may come between any two of these calls.
 `Router` is the caller that does this over HTTP.
 """
 
@@ -217,17 +217,19 @@ class Turn:
         if self.state == TurnState.PROBING:
             self._target = self._first_eligible()
 
-    def expired(self, attempts: tuple[AttemptRecord, ...] = ()) -> None:
-        """The turn's deadline has passed."""
-        self._interrupt("expired", attempts)
+    def interrupt(self, trigger: str, attempts: tuple[AttemptRecord, ...] = ()) -> None:
+        """End the turn where it stands.
 
-    def cancelled(self, attempts: tuple[AttemptRecord, ...] = ()) -> None:
-        """The caller has gone."""
-        self._interrupt("cancelled", attempts)
-
-    def broken(self, attempts: tuple[AttemptRecord, ...] = ()) -> None:
-        """The engine, a store or the embedder's code has failed."""
-        self._interrupt("broken", attempts)
+        Args:
+            trigger: `expired` (the deadline has passed), `cancelled` (the caller has gone) or
+                `broken` (the engine, a store or the embedder's code has failed).
+            attempts: what the probe in flight has sent so far.
+        """
+        asking = self._target if self.state == TurnState.PROBING and attempts else None
+        self._step(trigger)
+        if asking is not None:
+            self._asked.add(asking.name)
+            self._probes.append(ProbeRecord(asking.name, attempts, last_resort=self._last_resort))
 
     def has_next(self) -> bool:
         """The guard of `advance`: whether a target is left that this turn may still probe."""
@@ -252,6 +254,7 @@ class Turn:
         """
         if not self.ended:
             raise StepRefused(f"turn {self.id!r} has not ended: it is {self.state}")
+        caller = caller or Caller(remembered=False)
         ended_by = self._steps[-1].trigger
         return AuditRecord(
             schema=SCHEMA,
@@ -259,7 +262,7 @@ class Turn:
             route=route,
             started=started,
             took=took,
-            caller=caller or Caller(remembered=False),
+            caller=caller,
             ladder=tuple([target.rung for target in self._ladder]),
             policy=self._policy.table,
             machines=DIGESTS,
@@ -274,7 +277,7 @@ class Turn:
             not_tried=self._not_tried(_NOT_TRIED.get(ended_by)),
             standings_before=self._before.evictions if self._before else (),
             rereads=tuple(self._rereads),
-            standings_after=self._context.evictions if self._context else (),
+            standings_after=self._context.evictions if self._context and not caller.final else (),
             restored=self.restored,
             needs=tuple(sorted(self._needs)),
             size=self._size,
@@ -347,13 +350,6 @@ class Turn:
 
     def _step(self, trigger: str) -> None:
         self._steps.append(self._machine.step(self, trigger))
-
-    def _interrupt(self, trigger: str, attempts: tuple[AttemptRecord, ...]) -> None:
-        asking = self._target if self.state == TurnState.PROBING and attempts else None
-        self._step(trigger)
-        if asking is not None:
-            self._asked.add(asking.name)
-            self._probes.append(ProbeRecord(asking.name, attempts, last_resort=self._last_resort))
 
     def _eviction(self, target: Target, reason: Reason, verdict: Verdict, at: float) -> Eviction:
         overflowed = reason is Reason.CONTEXT_WINDOW

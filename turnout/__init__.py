@@ -1,0 +1,61 @@
+"""Turnout routes each turn of an LLM session over a ladder of targets.
+
+What cannot serve the session is evicted and remembered; what cannot answer just now is
+skipped for the turn; and every turn leaves a record that says why.
+"""
+
+from turnout.engine.audit import AuditRecord
+from turnout.engine.errors import (
+    ClientError,
+    ConfigurationError,
+    DeadlineExceeded,
+    InjectionRefused,
+    InvalidBody,
+    MemoryTrouble,
+    RequestRefused,
+    RouterMisused,
+    TurnBroken,
+    TurnFailed,
+    UnknownRoute,
+    UpstreamError,
+)
+from turnout.engine.memory.inmemory import InMemory
+from turnout.engine.memory.protocol import Memory
+from turnout.engine.memory.sqlite import SqliteMemory
+from turnout.engine.policy import Action, Policy
+from turnout.engine.route import Route
+from turnout.engine.router import Reply, Router
+from turnout.engine.sinks import JsonLines
+from turnout.engine.targets import Target
+from turnout.engine.turn import Turn
+from turnout.machines.vocabulary import ErrorKind, RoutingFallbackReason, TurnoutError
+
+__all__ = [
+    "Action",
+    "AuditRecord",
+    "ClientError",
+    "ConfigurationError",
+    "DeadlineExceeded",
+    "ErrorKind",
+    "InMemory",
+    "InjectionRefused",
+    "InvalidBody",
+    "JsonLines",
+    "Memory",
+    "MemoryTrouble",
+    "Policy",
+    "Reply",
+    "RequestRefused",
+    "Route",
+    "Router",
+    "RouterMisused",
+    "RoutingFallbackReason",
+    "SqliteMemory",
+    "Target",
+    "Turn",
+    "TurnBroken",
+    "TurnFailed",
+    "TurnoutError",
+    "UnknownRoute",
+    "UpstreamError",
+]

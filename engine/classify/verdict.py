@@ -52,10 +52,12 @@ class Verdict(Struct, frozen=True, kw_only=True, omit_defaults=True):
     param: str = ""
     """The request field that the reply names."""
     message: str = ""
-    """The upstream's diagnostic message, redacted, at most 512 characters."""
+    """The upstream's diagnostic message; once it leaves the upstream's module, redacted and cut."""
     retryable: bool = False
     """Whether asking the same target again within this turn can help."""
     retry_after: float | None = None
     """Seconds that the upstream asks to wait."""
     timed_out: bool = False
     """The attempt ran into one of its bounds."""
+    request_id: str = ""
+    """The upstream's own id of the request."""

@@ -1,0 +1,196 @@
+"""What a value of a deployment file has to be beyond its type. One row or one function for each key."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from ipaddress import ip_address
+from typing import Any, Final, NamedTuple
+from urllib.parse import parse_qsl, urlsplit
+
+from turnout.engine import route, targets
+from turnout.engine.finding import LIKE_A_KEY, Path
+from turnout.engine.targets import MAX_SECS, usable
+from turnout.engine.upstream import NEVER_FORWARDED
+
+
+class Mistake(NamedTuple):
+    """What is wrong with a value."""
+
+    what: str
+    within: str = ""
+    """The entry of the value that is meant, where the value is a table."""
+    stops: bool = True
+    """Whether nothing can be made of the value."""
+
+
+CREDENTIAL: Final = (
+    "holds a credential, which does not belong in a file:"
+    " put it into an environment variable and name that in api_key_env"
+)
+
+RANGES: Final[Mapping[str, tuple[float, float]]] = {
+    "max_retries": (0, 10),
+    "max_retry_after_secs": (0, int(MAX_SECS)),
+    "max_body_bytes": (1, 2**30),
+    "ttl_secs": (1, int(MAX_SECS)),
+    "max_sessions": (1, 10**9),
+    "memory_timeout_ms": (1, 60_000),
+}
+"""The least and the most that a number may be."""
+
+BOUNDS: Final = (*targets.BOUNDS, *route.BOUNDS)
+
+NAMED_LIKE_A_CREDENTIAL: Final = re.compile(
+    r"authorization|token(?!s|i)|secret|passw|credential|cookie|signature"
+    r"|^key$|(^|[-_.])(auth|sig|pwd|jwt)$|(api|access|subscription|functions|auth|master)[-_.]?key(?!.?env)",
+    re.IGNORECASE,
+)
+"""Names of headers, parameters and keys that carry credentials."""
+
+FRAMING: Final = frozenset(
+    {"connection", "content-length", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"}
+)
+"""Headers that belong to the connection and are set by what carries it."""
+
+_HEADER: Final = re.compile(r"[!#$%&'*+.^_`|~A-Za-z0-9-]+")
+_HEADER_VALUE: Final = re.compile(r"(?:[!-~]+(?:[ \t]+[!-~]+)*)?")
+_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_NAMEABLE: Final = re.compile(r"[A-Z_][A-Z0-9_]*|[A-Za-z_]+")
+_KEY_ITSELF: Final = re.compile(r"(?=[A-Za-z]*[0-9])[A-Za-z0-9]{24,}")
+_BLANK: Final = re.compile(r"[\x00-\x20\x7f]")
+
+
+def mistakes(key: str, value: Any) -> Iterator[Mistake]:
+    """Everything that is wrong with the value of a key, whose type is right."""
+    if key in RANGES:
+        least, most = RANGES[key]
+        if not least <= value <= most:
+            yield Mistake(f"is {_shown(value)}; give {least} to {most}")
+    elif key in BOUNDS:
+        if usable(value) is None:
+            yield Mistake(
+                f"is {_shown(value)}, which means no bound; give seconds above 0, at most {int(MAX_SECS)}",
+                stops=False,
+            )
+    elif key in _CHECKS:
+        yield from _CHECKS[key](value)
+
+
+def over_plain_http(url: str) -> bool:
+    """Whether what is sent there can be read on its way: plain http, to a host that is not loopback."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # told by the check of the URL itself
+        return False
+    host = parts.hostname or ""
+    try:
+        loopback = ip_address(host).is_loopback
+    except ValueError:
+        loopback = host == "localhost" or host.endswith(".localhost")
+    return parts.scheme == "http" and not loopback
+
+
+def variable_named(variable: str) -> str:
+    """How to speak of an environment variable: not by a name that could as well be a key put in its place."""
+    return variable if _NAMEABLE.fullmatch(variable) else "a variable"
+
+
+def _shown(number: float) -> str:
+    if math.isfinite(number) and abs(number) > 1e15:  # Python refuses to write very long integers
+        return "too large"
+    return str(int(number)) if number == number // 1 else str(number)
+
+
+def _base_url(url: str) -> Iterator[Mistake]:
+    wrong = Mistake("is no URL of an upstream; give one like https://api.example.com/v1")
+    try:
+        parts = urlsplit(url)
+        host = (parts.hostname or "").encode("idna")
+        _ = parts.port  # looked at only when it is asked for
+    except ValueError:
+        yield wrong
+        return
+    if parts.scheme not in ("http", "https") or not host or _BLANK.search(url):
+        yield wrong
+    query = parse_qsl(parts.query, keep_blank_values=True)
+    if "@" in parts.netloc or any(NAMED_LIKE_A_CREDENTIAL.search(name) for name, _ in query):
+        yield Mistake(CREDENTIAL)
+
+
+def _api_key_env(variable: str) -> Iterator[Mistake]:
+    # never shown: many put the key itself here
+    if _KEY_ITSELF.fullmatch(variable):
+        yield Mistake(f"looks like a key itself; {CREDENTIAL}")
+    elif not _VARIABLE.fullmatch(variable):
+        yield Mistake("is no name of an environment variable; give one like OPENAI_API_KEY")
+
+
+def _auth_header(name: str) -> Iterator[Mistake]:
+    if not _HEADER.fullmatch(name) or name.lower() in FRAMING:
+        yield Mistake(f"is {name!r}, which cannot carry a credential; give one like x-api-key")
+
+
+def _forward_headers(names: tuple[str, ...]) -> Iterator[Mistake]:
+    for name in names:
+        if not _HEADER.fullmatch(name):
+            yield Mistake(f"holds {name!r}, which is no name of a header")
+        elif NAMED_LIKE_A_CREDENTIAL.search(name):
+            yield Mistake(
+                f"holds {name!r}, which is never forwarded from here;"
+                " to send the caller's own credential upstream, set forward_auth = true"
+            )
+        elif name.lower() in NEVER_FORWARDED:
+            yield Mistake(f"holds {name!r}, which belongs to the caller's connection and is never forwarded")
+
+
+def _extra_headers(headers: Mapping[str, str]) -> Iterator[Mistake]:
+    for name, value in headers.items():
+        if not _HEADER.fullmatch(name):
+            yield Mistake("is no name of a header", within=name)
+        elif name.lower() in FRAMING:
+            yield Mistake("belongs to the connection and cannot be given", within=name)
+        if not _HEADER_VALUE.fullmatch(value):
+            yield Mistake(
+                "cannot be sent: a header's value is printable ASCII on one line, without blanks at its ends",
+                within=name,
+            )
+
+
+def _memory_url(url: str) -> Iterator[Mistake]:
+    scheme, _, path = url.partition(":")
+    if scheme in ("redis", "rediss"):
+        yield Mistake(f"{scheme} is not supported by this version; give sqlite:PATH or memory:")
+    elif scheme == "sqlite":
+        if path.strip() in ("", ":memory:") or path.startswith("//") or "\0" in path:
+            yield Mistake(
+                "names no file; give a path, sqlite:turnout.db or sqlite:/var/lib/turnout.db,"
+                " or memory: to keep nothing"
+            )
+    elif url != "memory:":
+        yield Mistake("is no memory; give sqlite:PATH or memory:")
+
+
+_CHECKS: Final[Mapping[str, Callable[[Any], Iterator[Mistake]]]] = {
+    "base_url": _base_url,
+    "api_key_env": _api_key_env,
+    "auth_header": _auth_header,
+    "forward_headers": _forward_headers,
+    "extra_headers": _extra_headers,
+    "url": _memory_url,
+}
+
+
+def is_credential(path: Path, value: str, innocent: frozenset[str]) -> bool:
+    """Whether a string of the file is a credential: it looks like one, or its key is named like one.
+
+    Args:
+        path: the string's own.
+        innocent: keys that hold none, whatever their names.
+    """
+    if LIKE_A_KEY.search(value):
+        return True
+    # what goes into a body has names of its own, `stop_token` for one
+    named = NAMED_LIKE_A_CREDENTIAL.search(path[-1]) and "extra_body" not in path
+    return bool(named) and path[-1] not in innocent

@@ -1,0 +1,39 @@
+"""Making a diagnostic message safe to match.
+
+A message may quote the request, link to documentation and name models and functions. None
+of that is a diagnosis, and each of it can spell one.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+HEAD: Final = 2048
+TAIL: Final = 1024
+"""Of a long message the first and last characters are matched: servers put the diagnosis at an end."""
+
+_URL: Final = re.compile(r"(?:https?|wss?)://\S+")
+_ECHO: Final = re.compile(
+    r"""\b(?:messages|prompt|contents)['"]?\s?[=:]\s?[\[{'"]   # messages = [ ...
+      | ['"]input['"]\s?: | \binput_value\s?=                   # a validator's copy of what it refused
+      | ['"]?failed_generation['"]?\s?: | \breceived:\s?['"{\[]""",
+    re.VERBOSE,
+)
+"""Where a message begins to quote the request: nothing after it is read."""
+
+_NAMED: Final = re.compile(
+    r"\b(function|tool|model|deployment|schema|tool_call_id) (['\"`])[^'\"`\n]{1,200}\2"
+)
+_SCHEMA_PATH: Final = re.compile(r"context=\([^)]{0,300}\)")
+_SENTENCE_END: Final = re.compile(r"(?<=[.!?;])\s+|\n|。")
+
+
+def sentences(message: str) -> tuple[str, ...]:
+    """The sentences of a message that may be matched: lower case, without URLs, names and quotations."""
+    text = message if len(message) <= HEAD + TAIL else f"{message[:HEAD]}\n{message[-TAIL:]}"
+    text = _URL.sub(" ", text.lower().replace("’", "'"))
+    if echo := _ECHO.search(text):
+        text = text[: echo.start()]
+    text = _SCHEMA_PATH.sub(" ", _NAMED.sub(r"\1", text))
+    return tuple(part for part in map(str.strip, _SENTENCE_END.split(text)) if part)

@@ -1,0 +1,342 @@
+"""A deployment file: TOML to the memory and the routes of a router, every mistake at once.
+
+`examine` tells everything that is wrong with a file; `load` gives the deployment, or an
+error that lists what stops it. Each key is checked on its own, and what can be made of
+the file despite its mistakes is checked further, so that one mistake does not hide another.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Final, Literal, get_type_hints
+
+from turnout.engine import policy
+from turnout.engine.checks import CREDENTIAL, is_credential, over_plain_http, variable_named
+from turnout.engine.errors import ConfigurationError
+from turnout.engine.finding import Finding, Findings, Level, walk
+from turnout.engine.finding import Path as Place
+from turnout.engine.policy import Policy
+from turnout.engine.reading import Keys, Table, did_you_mean, kind_of, read
+from turnout.engine.redaction import SHORTEST_SECRET
+from turnout.engine.route import Route
+from turnout.engine.targets import NAME, Client, Target
+
+SCHEMA: Final = 1
+"""The version of the file's schema that is read."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemorySettings:
+    """Where evictions are kept, for how long, and what happens when the store fails."""
+
+    url: str = "sqlite:turnout.db"
+    """`sqlite:PATH`, relative to the working directory, or `memory:`."""
+    namespace: str = ""
+    ttl_secs: float = 86_400.0
+    """Seconds after its last use until an identity's evictions are forgotten."""
+    max_sessions: int = 1_000_000
+    on_memory_error: Literal["serve", "raise"] = "serve"
+    """Route on without memory, or let the turn fail."""
+    memory_timeout_ms: float = 100.0
+    """Milliseconds that a turn waits for the store."""
+    durability: Literal["process", "full"] = "process"
+    """Whether an eviction survives the death of the process, or a loss of power as well."""
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """What a deployment file describes."""
+
+    memory: MemorySettings
+    routes: Mapping[str, Route]
+    """By the id that callers ask for, in the order of the file."""
+    source: Path
+
+
+@dataclass(frozen=True)
+class Examination:
+    """What became of one file."""
+
+    findings: tuple[Finding, ...]
+    """In the order of the file."""
+    deployment: Deployment | None = None
+    """None where an error stops it from being built."""
+    readable: bool = True
+    """Whether the file could be read as TOML at all."""
+
+    def count(self, level: Level) -> int:
+        """How many findings of a level there are."""
+        return sum(finding.level is level for finding in self.findings)
+
+
+_HINTS: Final = get_type_hints(Client)
+
+# a key that `Client` gains is a key of the file from then on
+CLIENT: Final[Keys] = {f.name: _HINTS[f.name] for f in fields(Client) if f.name != "api_key"}
+TARGET: Final[Keys] = {"id": str, "llm_client": str, **CLIENT}
+ROUTE: Final[Keys] = {
+    "id": str,
+    "ladder": tuple[str, ...],
+    "on": Mapping[str, str],
+    "deadline_secs": float | None,
+}
+MEMORY: Final[Keys] = get_type_hints(MemorySettings)
+FILE: Final[Keys] = {
+    "schema_version": int,
+    "memory": Table,
+    "llm_clients": Table,
+    "targets": Table,
+    "routes": Table,
+}
+
+_INNOCENT: Final = frozenset({*CLIENT, *TARGET, *ROUTE, *MEMORY, *policy.ALLOWED})
+_CREDENTIALS: Final = ("api_key_env", "forward_auth")
+
+
+def load(path: str | os.PathLike[str]) -> Deployment:
+    """Read a deployment file.
+
+    Raises:
+        ConfigurationError: listing everything in the file, or missing in the environment, that stops it.
+    """
+    examination = examine(path)
+    stopping = [str(finding) for finding in examination.findings if finding.stops]
+    if stopping or examination.deployment is None:
+        raise ConfigurationError("\n".join(stopping))
+    return examination.deployment
+
+
+def examine(path: str | os.PathLike[str]) -> Examination:
+    """Everything that is wrong with a deployment file, and the deployment if it can be built."""
+    try:
+        with Path(path).open("rb") as file:
+            document = tomllib.load(file)
+    except OSError as error:
+        what = f"cannot be read: {error.strerror}"
+    except RecursionError:
+        what = "is nested too deeply to be read"
+    except ValueError as error:
+        what = f"is no TOML: {error}"
+    else:
+        return examine_document(document, Path(path), os.environ)
+    findings = Findings(os.fspath(path))
+    findings.error((), "", what)
+    return Examination(findings.in_order({}), readable=False)
+
+
+def examine_document(document: Table, source: Path, environ: Mapping[str, str]) -> Examination:
+    """The same for a document that was read already.
+
+    Args:
+        source: what the findings name as the file.
+        environ: where credentials would be read from.
+    """
+    examiner = _Examiner(Findings(str(source)), document)
+    if examiner.is_newer():
+        return Examination(examiner.findings.in_order(document))
+    built = examiner.examine(environ)
+    deployment = None if examiner.findings.wrong(()) else Deployment(*built, source)
+    return Examination(examiner.findings.in_order(document), deployment)
+
+
+class _Examiner:
+    """Reads one document from its top to its routes. What it cannot use becomes a finding."""
+
+    def __init__(self, findings: Findings, document: Table) -> None:
+        self.findings = findings
+        self._document = document
+        self._clients: dict[str, Table] = {}
+        self._targets: dict[str, Table] = {}
+        """What each target has of its own."""
+        self._routes: dict[str, Table] = {}
+        self._built: dict[str, Target] = {}
+
+    def is_newer(self) -> bool:
+        """Whether the file is for a later version: then it would look wrong in every other line."""
+        version = self._document.get("schema_version", SCHEMA)
+        if type(version) is not int or version == SCHEMA:
+            return False
+        newer = version > SCHEMA
+        what = "upgrade turnout to read this file" if newer else "give that"
+        self.findings.error((), "schema_version", f"is not {SCHEMA}, which this version reads; {what}")
+        return newer
+
+    def examine(self, environ: Mapping[str, str]) -> tuple[MemorySettings, dict[str, Route]]:
+        """The memory and the routes, as far as they can be built."""
+        for path, value in walk(self._document):
+            if isinstance(value, str) and is_credential(path, value, _INNOCENT):
+                self.findings.error(path[:-1], path[-1], CREDENTIAL)
+        top = read(self.findings, (), self._document, FILE)
+        memory = read(self.findings, ("memory",), top.get("memory", {}), MEMORY)
+        self._clients = self._tables("llm_clients", top, CLIENT)
+        self._targets = self._tables("targets", top, TARGET)
+        self._routes = self._tables("routes", top, ROUTE)
+        for name, client in self._clients.items():
+            self._credential(("llm_clients", name), client, client)
+        for name, target in self._targets.items():
+            self._target(name, target)
+        routes = self._all_routes()
+        self._unused()
+        self._environment(environ)
+        return MemorySettings(**memory), routes
+
+    def _tables(self, kind: str, top: Table, keys: Keys) -> dict[str, Table]:
+        """The tables of one kind by name."""
+        tables: dict[str, Table] = {}
+        for name, table in top.get(kind, {}).items():
+            if not isinstance(table, dict):
+                what = f"is {kind_of(table)} where a table is needed; begin one with [{kind}.NAME]"
+                self.findings.error((kind,), name, what)
+                continue
+            if not NAME.fullmatch(name):
+                what = "is no name; use 1 to 64 of the characters A-Z a-z 0-9 . _ / : -"
+                self.findings.error((kind, name), "", what)
+            tables[name] = read(self.findings, (kind, name), table, keys)
+        return tables
+
+    def _lacks(self, path: Place, values: Table, key: str) -> bool:
+        """Whether a key is not there at all: neither right nor wrong."""
+        return key not in values and not self.findings.at(path, key)
+
+    # -- targets
+
+    def _target(self, name: str, own: Table) -> None:
+        path = ("targets", name)
+        client: str = own.get("llm_client", "")
+        values = {**self._clients.get(client, {}), **own}
+        if "llm_client" in own and client not in self._clients:
+            self.findings.error(
+                path,
+                "llm_client",
+                f"names {client!r}, which is none of [llm_clients]{did_you_mean(client, self._clients)}",
+            )
+        elif self._lacks(path, values, "base_url"):
+            self._unreachable(path, client)
+        self._credential(path, own, values)
+        if not self.findings.wrong(path) and not self.findings.wrong(("llm_clients", client)):
+            model = values.pop("id", "")
+            values.pop("llm_client", None)
+            self._built[name] = Target(name, model=model, **values)
+
+    def _unreachable(self, path: Place, client: str) -> None:
+        """Nothing says where the target is. Its client is told where it has one, once for all its targets."""
+        if client:
+            if not self.findings.at(("llm_clients", client), "base_url"):
+                what = "is missing; give one like https://api.example.com/v1"
+                self.findings.error(("llm_clients", client), "base_url", what)
+        elif not self.findings.at(path, "llm_client"):
+            what = "is missing; name one of [llm_clients], or give base_url here"
+            self.findings.error(path, "llm_client", what)
+
+    def _credential(self, path: Place, own: Table, values: Table) -> None:
+        """Whether the keys that send a credential go together, where a table has one of them of its own."""
+        sent = [key for key in _CREDENTIALS if values.get(key)]
+        mine = [key for key in _CREDENTIALS if own.get(key)]
+        if len(sent) > 1 and mine:
+            what = "does not go with api_key_env: one sends the caller's credential, the other ours; keep one"
+            self.findings.error(path, "forward_auth", what)
+        if sent and (mine or "base_url" in own) and over_plain_http(values.get("base_url", "")):
+            key = "base_url" if "base_url" in own else mine[0]
+            what = "sends a credential over plain http, where it can be read on its way; use https"
+            self.findings.error(path, key, what, stops=False)
+
+    # -- routes
+
+    def _all_routes(self) -> dict[str, Route]:
+        routes: dict[str, Route] = {}
+        ids: set[str] = set()
+        if not self._routes and not self.findings.wrong(("routes",)) and not self.findings.at((), "routes"):
+            self.findings.error((), "routes", "is missing: nothing can be asked for; add [routes.NAME]")
+        for name, values in self._routes.items():
+            path, asked_for = ("routes", name), values.get("id", name)
+            if asked_for in ids:
+                what = f"is {asked_for!r}, as another route's is; give each its own"
+                self.findings.error(path, "id", what)
+            elif not NAME.fullmatch(asked_for):
+                what = "is no name; use 1 to 64 of the characters A-Z a-z 0-9 . _ / : -"
+                self.findings.error(path, "id", what)
+            ids.add(asked_for)
+            if route := self._route(path, asked_for, values):
+                routes[asked_for] = route
+        return routes
+
+    def _route(self, path: Place, id: str, values: Table) -> Route | None:
+        on = values.get("on", {})
+        for kind, what in policy.mistakes(on):
+            self.findings.error((*path, "on"), kind, what)
+        if self._lacks(path, values, "ladder"):
+            self.findings.error(path, "ladder", "is missing; list the targets to try, in order")
+        names: Sequence[str] = values.get("ladder", ())
+        self._ladder(path, names)
+        ladder = tuple(self._built[name] for name in names if name in self._built)
+        self._same(path, ladder)
+        if "ladder" not in values or self.findings.wrong(path) or len(ladder) < len(names):
+            return None
+        try:
+            return Route(id=id, ladder=ladder, policy=Policy(on), deadline_secs=values.get("deadline_secs"))
+        except ConfigurationError as refused:
+            self.findings.error(path, "ladder", str(refused).removeprefix(f"route {id!r}: "))
+            return None
+
+    def _ladder(self, path: Place, names: Sequence[str]) -> None:
+        for name in dict.fromkeys(names):
+            if name not in self._targets and not self.findings.at(("targets",), name):
+                hint = did_you_mean(name, self._targets)
+                if name in self._routes:
+                    hint = " but a route; a ladder holds targets, never other routes"
+                self.findings.error(path, "ladder", f"names {name!r}, which is none of [targets]{hint}")
+            if names.count(name) > 1:
+                self.findings.error(path, "ladder", f"names {name!r} twice; a target is tried once a turn")
+        if len(names) == 1:
+            self.findings.warning(path, "ladder", "has one target: there is nothing to fall back to")
+
+    def _same(self, path: Place, ladder: Sequence[Target]) -> None:
+        """Two names for one thing: what evicts the one evicts the other a probe later."""
+        first: dict[tuple[str, str | None], str] = {}
+        for target in ladder:
+            # with a key of another account it is a ladder's business to try it again
+            name = first.setdefault((target.fingerprint, target.api_key_env), target.name)
+            if name != target.name:
+                what = f"holds {name!r} and {target.name!r}, which are the same model at the same address"
+                self.findings.warning(path, "ladder", what)
+
+    # -- the whole
+
+    def _unused(self) -> None:
+        clients = {target.get("llm_client") for target in self._targets.values()}
+        for client in self._clients:
+            if client not in clients:
+                self.findings.warning(("llm_clients", client), "", "is used by no target")
+        if any("ladder" not in route for route in self._routes.values()):
+            return
+        used = self._in_ladders()
+        for target in self._targets:
+            if target not in used:
+                self.findings.warning(("targets", target), "", "is in no ladder")
+
+    def _in_ladders(self) -> dict[str, None]:
+        """The targets that routes name, each once."""
+        ladders = (route.get("ladder", ()) for route in self._routes.values())
+        return {name: None for ladder in ladders for name in ladder if name in self._targets}
+
+    def _environment(self, environ: Mapping[str, str]) -> None:
+        """Whether the credentials that routes need are there."""
+        for name in self._in_ladders():
+            own = self._targets[name]
+            client = own.get("llm_client", "")
+            inherits = "api_key_env" not in own
+            path = ("llm_clients", client) if inherits else ("targets", name)
+            variable = (self._clients.get(client, {}) if inherits else own).get("api_key_env")
+            if variable is None or self.findings.at(path, "api_key_env"):
+                continue
+            shown = variable_named(variable)
+            if not (secret := environ.get(variable)):
+                what = f"names {shown}, which is not set in this environment; set it where turnout runs"
+                self.findings.warning(path, "api_key_env", what, stops=True)
+            elif len(secret) < SHORTEST_SECRET:
+                what = f"names {shown}, which holds less than {SHORTEST_SECRET} characters: no credential"
+                self.findings.error(path, "api_key_env", what)

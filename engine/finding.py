@@ -1,0 +1,127 @@
+"""What is wrong with a deployment file, and where: one finding for each mistake."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+Path = tuple[str, ...]
+"""A table's place in a file: `("llm_clients", "openrouter")`; empty for the top of the file."""
+
+LIKE_A_KEY: Final = re.compile(
+    r"""(?<![A-Za-z0-9])(?:
+          (?:sk|rk|csk|xai|pplx|nvapi|sess) - [A-Za-z0-9_-]{12,}
+        | (?:gsk|hf|r8|fw|ghp|gho|ghs|github_pat|glpat|tgp_v1) [_-] [A-Za-z0-9_-]{16,}
+        | (?:AIza|AKIA|ASIA) [A-Za-z0-9_-]{16,}
+        | eyJ [A-Za-z0-9_-]{8,} \. [A-Za-z0-9_-]{8,} \S*
+        | (?i:bearer) \s+ \S{8,}
+    )""",
+    re.VERBOSE,
+)
+"""What providers' keys and tokens look like, wherever they stand."""
+
+_BARE: Final = re.compile(r"[A-Za-z0-9_-]+")
+
+
+class Level(StrEnum):
+    """What a check makes of a finding."""
+
+    ERROR = "error"
+    WARNING = "warning"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One mistake: where it stands, what is wrong, what would be right. Never holds a credential."""
+
+    level: Level
+    stops: bool
+    """Whether the deployment cannot be loaded because of it."""
+    file: str
+    table: str
+    """As the file's own header would name it, `llm_clients.openrouter`; empty for the top of the file."""
+    key: str
+    """Empty where the whole table, or the whole file, is meant."""
+    what: str
+
+    def __str__(self) -> str:
+        table = f"[{self.table}]" if self.table else ""
+        where = " ".join(filter(None, (table, self.key)))
+        return ": ".join(filter(None, (self.file, where, self.what)))
+
+
+class Findings:
+    """Collects findings, each once, and gives them in the order of the file."""
+
+    def __init__(self, file: str) -> None:
+        self._file = file
+        self._found: dict[Finding, tuple[Path, str]] = {}
+        self._places: set[tuple[Path, str]] = set()
+        self._wrong: set[Path] = set()
+
+    def error(self, path: Path, key: str, what: str, *, stops: bool = True) -> None:
+        """A mistake. It stops loading unless something sensible can be made of it."""
+        self._add(Level.ERROR, stops, path, key, what)
+        if stops:
+            self._wrong.update(path[:depth] for depth in range(len(path) + 1))
+
+    def warning(self, path: Path, key: str, what: str, *, stops: bool = False) -> None:
+        """What is allowed and probably not meant, or may be right on another machine."""
+        self._add(Level.WARNING, stops, path, key, what)
+
+    def _add(self, level: Level, stops: bool, path: Path, key: str, what: str) -> None:
+        finding = Finding(level, stops, self._file, dotted(path), dotted((key,)) if key else "", hidden(what))
+        self._found.setdefault(finding, (path, key))
+        self._places.add((path, key))
+
+    def at(self, path: Path, key: str) -> bool:
+        """Whether anything was found at this key."""
+        return (path, key) in self._places
+
+    def wrong(self, path: Path) -> bool:
+        """Whether an error in this table, or in one inside it, stops loading."""
+        return path in self._wrong
+
+    def in_order(self, document: Mapping[str, object]) -> tuple[Finding, ...]:
+        """All of them, as one meets them when reading the file from its top."""
+        places = {path: line for line, (path, _) in enumerate(walk(document))}
+
+        def line(finding: Finding) -> tuple[int, int]:
+            path, key = self._found[finding]
+            while path not in places:
+                path = path[:-1]
+            return places.get(path, -1), places.get((*path, key), -1)
+
+        return tuple(sorted(self._found, key=line))
+
+
+def walk(document: Mapping[str, object]) -> list[tuple[Path, object]]:
+    """Every value of a document with its path, in the order of the file; a list's items have its path."""
+    found: list[tuple[Path, object]] = []
+    # no recursion: a file may be nested deeper than the interpreter's stack
+    stack: list[tuple[Path, object]] = [((), document)]
+    while stack:
+        path, value = stack.pop()
+        found.append((path, value))
+        if isinstance(value, Mapping):
+            stack += [((*path, key), inner) for key, inner in reversed(list(value.items()))]
+        elif isinstance(value, list):
+            stack += [(path, inner) for inner in reversed(value)]
+    return found
+
+
+def dotted(path: Path) -> str:
+    """A path as TOML writes it: names that are not bare keys are quoted."""
+    return ".".join(
+        hidden(name) if _BARE.fullmatch(name) else json.dumps(hidden(name), ensure_ascii=False)
+        for name in path
+    )
+
+
+def hidden(text: str) -> str:
+    """The text without anything that looks like a credential."""
+    return LIKE_A_KEY.sub("[looks like a key]", text)

@@ -1,0 +1,114 @@
+"""A memory as one turn uses it: bounded in time, and its trouble told or raised.
+
+Under `serve` a store that fails or is slow never stands between a caller and an answer:
+the turn goes on with what it knows, and its record says so. Under `raise` the turn is
+broken. Removals and bookkeeping come after the turn's final state and only ever leave a note.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import Literal, TypeVar
+
+from turnout.engine.clock import Clock
+from turnout.engine.context import EMPTY, Eviction, Identity, SessionContext
+from turnout.engine.errors import MemoryTrouble
+from turnout.engine.memory.protocol import Memory
+
+T = TypeVar("T")
+
+OnMemoryError = Literal["serve", "raise"]
+
+
+class BoundedMemory:
+    """The memory of one identity for one turn.
+
+    Args:
+        identity: whose memory; None is nobody's, which is empty and keeps nothing.
+        timeout_ms: how long each call may take, in milliseconds.
+    """
+
+    def __init__(
+        self,
+        memory: Memory,
+        identity: Identity | None,
+        clock: Clock,
+        *,
+        on_error: OnMemoryError = "serve",
+        timeout_ms: float = 100,
+    ) -> None:
+        self._memory = memory
+        self._identity = identity
+        self._clock = clock
+        self._on_error = on_error
+        self._timeout_ms = timeout_ms
+        self._known = EMPTY
+        self.notes: list[str] = []
+        """What went wrong, for the record."""
+
+    async def read(self) -> SessionContext:
+        """What is remembered; what this turn knew before, if it cannot be read under `serve`.
+
+        Raises:
+            MemoryTrouble: it cannot be read, under `raise`.
+        """
+        if self._identity is None:
+            return EMPTY
+        try:
+            reading = self._memory.read(self._identity, now=self._clock.now())
+            self._known = await self._bounded("read", reading)
+        except MemoryTrouble as trouble:
+            self._tell(trouble)
+        return self._known
+
+    async def record(self, eviction: Eviction) -> None:
+        """Keep an eviction, durably.
+
+        Raises:
+            MemoryTrouble: it cannot be kept, under `raise`.
+        """
+        if self._identity is None:
+            return
+        self._known = self._known.record(eviction)
+        try:
+            await self._bounded("record", self._memory.record(self._identity, eviction))
+        except MemoryTrouble as trouble:
+            self._tell(trouble)
+
+    async def keep_books(self, restored: tuple[Eviction, ...], *, final: bool) -> None:
+        """What follows a turn's final state: remove what it contradicted, forget, or note the use."""
+        if (identity := self._identity) is None:
+            return
+        now = self._clock.now()
+        try:
+            if final:
+                whom = identity.agent or None  # a root's end is the end of all its agents
+                forgetting = self._memory.forget(identity.namespace, identity.session, whom, now=now)
+                await self._bounded("forget", forgetting)
+                return
+            if restored:
+                removing = self._memory.remove(identity, restored, now=now, why="served")
+                await self._bounded("restore", removing)
+            if self._known:
+                await self._bounded("touch", self._memory.touch(identity, now=now))
+        except MemoryTrouble as trouble:
+            self.notes.append(str(trouble))
+
+    def _tell(self, trouble: MemoryTrouble) -> None:
+        if self._on_error == "raise":
+            raise trouble
+        self.notes.append(str(trouble))
+
+    async def _bounded(self, verb: str, doing: Awaitable[T]) -> T:
+        scope = self._clock.timeout(self._timeout_ms / 1000)
+        try:
+            async with scope:
+                return await doing
+        except MemoryTrouble:
+            raise
+        except Exception as error:
+            if scope.expired():
+                why = f"no answer within {self._timeout_ms:g} ms"
+            else:
+                why = f"{type(error).__name__}: {error}"
+            raise MemoryTrouble(f"memory: could not {verb}: {why}") from error

@@ -1,0 +1,547 @@
+"""A memory in one SQLite file, shared by every process of a host.
+
+Reads run on the event loop: a look-up by key costs less than a hop to a thread. They
+never wait for a lock; should one be in the way, that read moves to the worker. Writes run
+on the worker, the one thread that may block. Whatever has gathered while it wrote goes
+into its next transaction, so a hundred turns that evict at once pay for one commit.
+
+A file of a newer schema is read by the columns that this version knows. Its rows are
+added to and removed, but none is rewritten: what its newer columns mean is not known here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import sqlite3
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Final, Generic, Literal, TypeVar
+
+import msgspec
+
+from turnout.engine.context import EMPTY, Cause, Eviction, Identity, SessionContext
+from turnout.engine.errors import ConfigurationError, MemoryTrouble
+from turnout.engine.memory.protocol import Change
+from turnout.machines.vocabulary import RoutingFallbackReason
+
+T = TypeVar("T")
+Durability = Literal["process", "full"]
+
+APPLICATION_ID: Final = 0x7475726E
+"""Marks a database file as ours: `turn` in ASCII."""
+
+MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
+    (
+        # The fingerprint is in the key: what was learnt about a target as it was stays until its time
+        # to live, beside what is learnt about the target as it is now.
+        """
+        CREATE TABLE eviction (
+            namespace TEXT NOT NULL, session TEXT NOT NULL, agent TEXT NOT NULL,
+            target TEXT NOT NULL, reason TEXT NOT NULL, fingerprint TEXT NOT NULL,
+            first TEXT NOT NULL,           -- the first cause, as JSON
+            latest_turn TEXT NOT NULL, latest_at REAL NOT NULL,
+            size INTEGER,                  -- the smallest that overflowed
+            refused TEXT NOT NULL,         -- the sets of features, as JSON
+            machine TEXT NOT NULL,         -- the standing machine's digest
+            epoch INTEGER NOT NULL,        -- the target's when it was recorded
+            PRIMARY KEY (namespace, session, agent, target, reason, fingerprint)
+        ) WITHOUT ROWID
+        """,
+        """
+        CREATE TABLE identity (
+            namespace TEXT NOT NULL, session TEXT NOT NULL, agent TEXT NOT NULL,
+            last_use REAL NOT NULL, home TEXT, chars_per_token REAL,
+            PRIMARY KEY (namespace, session, agent)
+        ) WITHOUT ROWID
+        """,
+        """
+        CREATE TABLE target (
+            namespace TEXT NOT NULL, target TEXT NOT NULL, fingerprint TEXT NOT NULL,
+            stripped TEXT, epoch INTEGER NOT NULL DEFAULT 0, health TEXT, trial TEXT,
+            PRIMARY KEY (namespace, target, fingerprint)
+        ) WITHOUT ROWID
+        """,
+        # What no new epoch of its target has overtaken.
+        """
+        CREATE VIEW standing AS
+            SELECT eviction.*, identity.last_use
+            FROM eviction JOIN identity USING (namespace, session, agent)
+            LEFT JOIN target USING (namespace, target, fingerprint)
+            WHERE eviction.epoch = coalesce(target.epoch, 0)
+        """,
+    ),
+)
+"""What leads from each schema version to the next. A file's version is its `user_version`."""
+
+SCHEMA: Final = len(MIGRATIONS)
+
+_READ: Final = """
+    SELECT target, reason, fingerprint, first, latest_turn, latest_at, size, refused, machine
+    FROM standing WHERE namespace = ? AND session = ? AND agent = ? AND last_use + ? > ?
+"""
+_DUE: Final = """
+    SELECT 1 FROM standing WHERE namespace = ? AND session = ? AND agent = ?
+    AND last_use + ? > ? AND last_use + ? <= ? LIMIT 1
+"""
+_TOUCH: Final = """
+    UPDATE identity SET last_use = max(last_use, ?) WHERE namespace = ? AND session = ? AND agent = ?
+"""
+_EPOCH: Final = "SELECT epoch FROM target WHERE namespace = ? AND target = ? AND fingerprint = ?"
+_NEW_EPOCH: Final = """
+    INSERT INTO target (namespace, target, fingerprint, epoch) VALUES (?, ?, ?, 1)
+    ON CONFLICT DO UPDATE SET epoch = epoch + 1
+"""
+_RECORD: Final = """
+    INSERT OR REPLACE INTO eviction (
+        namespace, session, agent,
+        target, reason, fingerprint, first, latest_turn, latest_at, size, refused, machine, epoch
+    ) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""
+_USE: Final = """
+    INSERT INTO identity (namespace, session, agent, last_use) VALUES (?, ?, ?, ?)
+    ON CONFLICT DO UPDATE SET last_use = max(last_use, excluded.last_use)
+"""
+_FIRST_USE: Final = """
+    INSERT OR IGNORE INTO identity (namespace, session, agent, last_use) VALUES (?, ?, ?, ?)
+"""
+_EXPIRE: Final = """
+    DELETE FROM identity WHERE namespace = ? AND session = ? AND agent = ? AND last_use + ? <= ?
+"""
+_REMOVE: Final = """
+    DELETE FROM eviction WHERE namespace = ? AND session = ? AND agent = ?
+    AND target = ? AND reason = ? AND fingerprint = ?
+"""
+_AGENTS: Final = """
+    SELECT agent, last_use FROM identity WHERE namespace = ? AND session = ? AND agent = coalesce(?, agent)
+"""
+_FORGET: Final = "DELETE FROM identity WHERE namespace = ? AND session = ? AND agent = ?"
+_FORGET_EVICTIONS: Final = "DELETE FROM eviction WHERE namespace = ? AND session = ? AND agent = ?"
+
+_EVER: Final = -math.inf
+"""A time at which nothing had expired yet."""
+
+_START_ANEW: Final = "move the file away: what it remembers is lost, and a new one starts empty"
+_WHAT_TO_DO: Final = {
+    sqlite3.SQLITE_BUSY: "another process holds its lock: try again, or end that process",
+    sqlite3.SQLITE_CORRUPT: _START_ANEW,
+    sqlite3.SQLITE_ERROR: "its tables are not those that Turnout makes: give another path",
+    sqlite3.SQLITE_FULL: "make room: nothing needs to be restarted",
+    sqlite3.SQLITE_NOTADB: "give another path, or move that file away",
+}
+_SEE_TO_ACCESS: Final = "see that the file and its directory can be read and written"
+
+_SYNCHRONOUS: Final[dict[Durability, str]] = {"process": "NORMAL", "full": "FULL"}
+
+
+class _Unusable(Exception):
+    """What SQLite has no error for."""
+
+    def __init__(self, why: str, what_to_do: str) -> None:
+        super().__init__(why)
+        self.what_to_do = what_to_do
+
+
+# ValueError and OverflowError: text that is no Unicode, a number that is no SQLite integer
+_TROUBLES: Final = (sqlite3.Error, OSError, ValueError, OverflowError, _Unusable)
+
+
+class _Job(Generic[T]):
+    """One accepted write, and what came of it."""
+
+    __slots__ = ("_work", "error", "result")
+
+    result: T
+
+    def __init__(self, work: Callable[[sqlite3.Connection], T]) -> None:
+        self._work = work
+        self.error: Exception | None = None
+
+    def run(self, connection: sqlite3.Connection) -> None:
+        """Do the work within the transaction. If it fails, it alone is undone."""
+        connection.execute("SAVEPOINT job")
+        try:
+            self.result = self._work(connection)
+        except Exception as why:
+            if not connection.in_transaction:  # SQLite has undone everything already
+                raise
+            connection.execute("ROLLBACK TO job")
+            self.error = why
+        connection.execute("RELEASE job")
+
+
+class SqliteMemory:
+    """Evictions in a SQLite file. Nothing is opened before the first use; one event loop uses it.
+
+    Args:
+        path: the file; it is made, readable by its owner only, where there is none.
+        ttl_secs: how long an identity is remembered after its last use, in seconds.
+        durability: what a recorded eviction survives: `process`, the death of the process; `full`, a
+            power loss as well, at several times the cost.
+
+    Raises:
+        ConfigurationError: another durability.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        ttl_secs: float = 86400.0,
+        durability: Durability = "process",
+    ) -> None:
+        if durability not in _SYNCHRONOUS:
+            raise ConfigurationError(
+                f"memory {os.fspath(path)}: durability is {durability!r}; give {' or '.join(_SYNCHRONOUS)}"
+            )
+        self._path = Path(path).absolute()
+        self._ttl = ttl_secs
+        self._touch_after = min(3600.0, ttl_secs / 10)
+        self._pragmas: dict[str, str | int] = {
+            "busy_timeout": 2000,
+            "synchronous": _SYNCHRONOUS[durability],
+            "mmap_size": 268_435_456,
+        }
+        self._worker = ThreadPoolExecutor(1, thread_name_prefix="turnout-memory")
+        self._jobs: deque[_Job[Any]] = deque()
+        self._writing: sqlite3.Connection | None = None  # used on the worker only
+        self._reading: sqlite3.Connection | None = None  # opened on the worker, used on the loop only
+        self._newer = False  # whether the file is of a newer schema, as seen last
+        self._closed = False
+
+    async def read(self, identity: Identity, *, now: float) -> SessionContext:
+        rows = await self._select("read", _READ, (*_ids(identity), self._ttl, now))
+        if not rows:
+            return EMPTY
+        try:
+            return SessionContext(self._understood(rows))
+        except _Unusable as why:
+            raise self._trouble("read", why) from why
+
+    async def record(self, identity: Identity, eviction: Eviction) -> None:
+        await self._write("record", lambda connection: self._record(connection, identity, eviction))
+
+    async def touch(self, identity: Identity, *, now: float) -> None:
+        ids = _ids(identity)
+        due = (*ids, self._ttl, now, self._touch_after, now)
+        if await self._select("touch", _DUE, due):
+            await self._write("touch", lambda connection: self._touch(connection, ids, now))
+
+    async def remove(
+        self, identity: Identity, evictions: Sequence[Eviction], *, now: float, why: str
+    ) -> tuple[Change, ...]:
+        read = {(e.key, e.latest_turn) for e in evictions}
+
+        def remove(connection: sqlite3.Connection) -> tuple[Change, ...]:
+            ids = _ids(identity)
+            going = [e for e in self._held(connection, ids, now) if (e.key, e.latest_turn) in read]
+            connection.executemany(_REMOVE, [(*ids, *eviction.key) for eviction in going])
+            return tuple(Change(now, identity, eviction, why) for eviction in going)
+
+        return await self._write("remove", remove)
+
+    async def forget(
+        self, namespace: str, session: str, agent: str | None = None, *, now: float
+    ) -> tuple[Change, ...]:
+        return await self._write(
+            "forget", lambda connection: self._forget(connection, namespace, session, agent, now)
+        )
+
+    async def restore_everywhere(self, namespace: str, target: str, fingerprint: str) -> None:
+        def restore(connection: sqlite3.Connection) -> None:
+            if self._newer:
+                raise _Unusable(
+                    f"it is of schema {_version(connection)}, and {SCHEMA} is the newest known here",
+                    "restore the target with the version of Turnout that made it so",
+                )
+            connection.execute(_NEW_EPOCH, (_id(namespace), target, fingerprint))
+
+        await self._write("restore everywhere", restore)
+
+    async def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._reading, reading = None, self._reading
+        try:
+            await asyncio.shield(
+                asyncio.get_running_loop().run_in_executor(self._worker, self._let_go, reading)
+            )
+        finally:
+            self._worker.shutdown(wait=False)
+
+    # -- the work of a write, within its transaction
+
+    def _record(self, connection: sqlite3.Connection, identity: Identity, eviction: Eviction) -> None:
+        ids = _ids(identity)
+        if connection.execute(_EXPIRE, (*ids, self._ttl, eviction.latest_at)).rowcount:
+            connection.execute(_FORGET_EVICTIONS, ids)
+        for known in self._held(connection, ids, eviction.latest_at):
+            if known.key == eviction.key:
+                if self._newer:
+                    return
+                eviction = known.merge(eviction)
+        key = (ids[0], eviction.target, eviction.fingerprint)
+        epoch = connection.execute(_EPOCH, key).fetchone()
+        connection.execute(_RECORD, (*ids, *_row(eviction), epoch[0] if epoch else 0))
+        connection.execute(_FIRST_USE if self._newer else _USE, (*ids, eviction.latest_at))
+
+    def _touch(self, connection: sqlite3.Connection, ids: tuple[str | bytes, ...], now: float) -> None:
+        if not self._newer:
+            connection.execute(_TOUCH, (now, *ids))
+
+    def _forget(
+        self, connection: sqlite3.Connection, namespace: str, session: str, agent: str | None, now: float
+    ) -> tuple[Change, ...]:
+        changes: list[Change] = []
+        which = (_id(namespace), _id(session), None if agent is None else _id(agent))
+        for name, last_use in connection.execute(_AGENTS, which).fetchall():
+            ids = (*which[:2], name)
+            identity = Identity(namespace, session, _text(name))
+            why = "expired" if last_use + self._ttl <= now else "forgotten"
+            held = self._held(connection, ids, _EVER)
+            changes += [Change(now, identity, eviction, why) for eviction in held]
+            connection.execute(_FORGET, ids)
+            connection.execute(_FORGET_EVICTIONS, ids)
+        return tuple(changes)
+
+    def _held(
+        self, connection: sqlite3.Connection, ids: tuple[str | bytes, ...], now: float
+    ) -> list[Eviction]:
+        return self._understood(connection.execute(_READ, (*ids, self._ttl, now)).fetchall())
+
+    def _understood(self, rows: Iterable[tuple[Any, ...]]) -> list[Eviction]:
+        evictions = []
+        for row in rows:
+            try:
+                evictions.append(_eviction(row))
+            except ValueError as why:
+                if not self._newer:
+                    raise _Unusable(f"a row of target {row[0]!r} is damaged: {why}", _START_ANEW) from why
+        return evictions
+
+    # -- on the event loop
+
+    async def _select(self, verb: str, sql: str, parameters: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+        try:
+            reading = self._reading or await self._opened()
+            try:
+                return reading.execute(sql, parameters).fetchall()
+            except sqlite3.Error as why:
+                if _code(why) == sqlite3.SQLITE_BUSY:
+                    return await self._on_worker(lambda: self._select_waiting(sql, parameters))
+                if self._reading is reading:
+                    self._reading = None  # the next read opens another
+                reading.close()
+                raise
+        except _TROUBLES as why:
+            raise self._trouble(verb, why) from why
+
+    async def _write(self, verb: str, work: Callable[[sqlite3.Connection], T]) -> T:
+        job = _Job(work)
+        try:
+            self._refuse_if_closed()
+            self._jobs.append(job)
+            await self._on_worker(self._drain)
+            if job.error is not None:
+                raise job.error
+        except _TROUBLES as why:
+            raise self._trouble(verb, why) from why
+        return job.result
+
+    async def _opened(self) -> sqlite3.Connection:
+        self._refuse_if_closed()
+        reading = await self._on_worker(self._open_reading)
+        self._refuse_if_closed()  # it was closed meanwhile, and the connection is the worker's to close
+        return reading
+
+    async def _on_worker(self, work: Callable[[], T]) -> T:
+        # shielded: what was accepted is done, whether or not the caller stays for it
+        return await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._worker, work))
+
+    def _refuse_if_closed(self) -> None:
+        if self._closed:
+            raise _Unusable("it was closed", "open another memory on the same file")
+
+    def _trouble(self, verb: str, why: Exception) -> MemoryTrouble:
+        if isinstance(why, _Unusable):
+            what_to_do = why.what_to_do
+        elif isinstance(why, (ValueError, OverflowError)):
+            what_to_do = "give text that is valid Unicode, and sizes below 2 ** 63"
+        else:
+            what_to_do = _WHAT_TO_DO.get(_code(why), _SEE_TO_ACCESS)
+        return MemoryTrouble(f"memory {self._path}: could not {verb}: {why}; {what_to_do}")
+
+    # -- on the worker
+
+    def _drain(self) -> None:
+        """Do every write that waits, in one transaction."""
+        group = [self._jobs.popleft() for _ in range(len(self._jobs))]
+        if not group:
+            return
+        try:
+            connection = self._open()
+            connection.execute("BEGIN IMMEDIATE")
+            self._newer = _version(connection) > SCHEMA
+            for job in group:
+                job.run(connection)
+            connection.execute("COMMIT")
+        except Exception as why:  # noqa: BLE001  # it is raised where each of the group is awaited
+            for job in group:
+                job.error = why
+            self._let_go()
+
+    def _select_waiting(self, sql: str, parameters: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+        return self._open().execute(sql, parameters).fetchall()
+
+    def _open(self) -> sqlite3.Connection:
+        if self._writing is None:
+            self._create()
+            self._writing = self._connect(self._pragmas, _prepare)
+            self._newer = _version(self._writing) > SCHEMA
+        return self._writing
+
+    def _open_reading(self) -> sqlite3.Connection:
+        if self._reading is None:
+            self._open()
+            self._reading = self._connect({**self._pragmas, "busy_timeout": 0, "query_only": 1}, _version)
+        return self._reading
+
+    def _create(self) -> None:
+        """Make the file before SQLite does, for its owner only; -wal and -shm inherit that."""
+        try:
+            # O_EXCL: to open a file that exists and close it again would drop SQLite's locks on it
+            os.close(os.open(self._path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        except FileExistsError:
+            pass
+        except FileNotFoundError as why:
+            raise _Unusable(f"there is no directory {self._path.parent}", "create it") from why
+
+    def _connect(
+        self, pragmas: dict[str, str | int], prepare: Callable[[sqlite3.Connection], object]
+    ) -> sqlite3.Connection:
+        connection = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
+        try:
+            for name, value in pragmas.items():
+                connection.execute(f"PRAGMA {name} = {value}")
+            prepare(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _let_go(self, reading: sqlite3.Connection | None = None) -> None:
+        """Close the connection, undoing what is not committed; the next write opens another."""
+        for connection in (reading, self._writing):
+            if connection is not None:
+                connection.close()
+        self._writing = None
+
+
+def _prepare(connection: sqlite3.Connection) -> None:
+    """Make the file a memory of this schema, if it is new or older.
+
+    Raises:
+        _Unusable: it is another application's.
+    """
+    connection.execute("BEGIN")  # one view of the three
+    application, version = _pragma(connection, "application_id"), _version(connection)
+    tables = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
+    connection.execute("COMMIT")
+    if application != APPLICATION_ID and (application, version, tables) != (0, 0, 0):
+        raise _Unusable("it is the database of another application", "give another path")
+    _keep_a_log(connection)
+    if version < SCHEMA:
+        connection.execute("BEGIN IMMEDIATE")
+        for done in range(_version(connection), SCHEMA):  # none, if another process came first
+            for statement in MIGRATIONS[done]:
+                connection.execute(statement)
+            connection.execute(f"PRAGMA user_version = {done + 1}")
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute("COMMIT")
+
+
+def _keep_a_log(connection: sqlite3.Connection) -> None:
+    """Switch to the write-ahead log, under which reads and writes do not wait for each other."""
+    patience = time.monotonic() + _pragma(connection, "busy_timeout") / 1000
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as why:
+            # the busy timeout does not cover two processes that switch a new file at once
+            if _code(why) != sqlite3.SQLITE_BUSY or time.monotonic() >= patience:
+                raise
+            time.sleep(0.001)
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    return _pragma(connection, "user_version")
+
+
+def _pragma(connection: sqlite3.Connection, name: str) -> int:
+    value: int = connection.execute(f"PRAGMA {name}").fetchone()[0]
+    return value
+
+
+def _code(why: Exception) -> int:
+    """SQLite's primary result code; 0 if the error is not SQLite's own."""
+    code: int = getattr(why, "sqlite_errorcode", 0)
+    return code & 0xFF
+
+
+# -- rows
+
+_ENCODE: Final = msgspec.json.Encoder().encode
+_FIRST: Final = msgspec.json.Decoder(Cause)
+_REFUSED: Final = msgspec.json.Decoder(frozenset[tuple[str, ...]])
+
+
+def _row(eviction: Eviction) -> tuple[Any, ...]:
+    return (
+        *eviction.key,
+        _ENCODE(eviction.first).decode(),
+        eviction.latest_turn,
+        eviction.latest_at,
+        eviction.size,
+        _ENCODE(sorted(eviction.refused)).decode(),
+        eviction.machine,
+    )
+
+
+def _eviction(row: tuple[Any, ...]) -> Eviction:
+    target, reason, fingerprint, first, latest_turn, latest_at, size, refused, machine = row
+    return Eviction(
+        target,
+        RoutingFallbackReason(reason),
+        fingerprint,
+        first=_FIRST.decode(first),
+        latest_turn=latest_turn,
+        latest_at=latest_at,
+        size=size,
+        refused=_REFUSED.decode(refused),
+        machine=machine,
+    )
+
+
+def _ids(identity: Identity) -> tuple[str | bytes, ...]:
+    return tuple([_id(text) for text in identity])
+
+
+def _id(text: str) -> str | bytes:
+    """An id as SQLite can keep it: one that is no valid Unicode as bytes, which equal no text."""
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogatepass")
+    return text
+
+
+def _text(kept: str | bytes) -> str:
+    return kept if isinstance(kept, str) else kept.decode("utf-8", "surrogatepass")

@@ -1,0 +1,114 @@
+"""Reading one table of a deployment file: which keys it may have, and the type of each."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, Literal, get_args, get_origin
+
+import msgspec
+
+from turnout.engine.checks import mistakes
+from turnout.engine.finding import Findings, Path
+
+Table = Mapping[str, Any]
+Keys = Mapping[str, Any]
+"""The keys that a table may have, and the type of each."""
+
+NOT_YET: Final = frozenset(
+    {
+        *("extra_body", "on_parameter_reject", "first_output_timeout_secs", "idle_timeout_secs"),
+        *("errors", "breaker", "capability_scope", "readmit_below", "affinity"),
+        *("context_window", "input", "tools", "structured_output", "streaming"),
+        *("openai_responses", "anthropic_messages"),
+    }
+)
+"""Keys and formats that a later version reads. What a table has already is not looked up here."""
+
+_WORDS: Final[Mapping[Any, str]] = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    float | None: "a number",
+    str: "a string",
+    str | None: "a string",
+    tuple[str, ...]: "a list of strings",
+    Mapping[str, str]: "a table of strings",
+    Mapping[str, object]: "a table",
+    Table: "a table",
+}
+
+_KINDS: Final[Mapping[type, str]] = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "a string",
+    list: "a list",
+    dict: "a table",
+}
+
+
+def read(findings: Findings, path: Path, table: Table, keys: Keys) -> dict[str, Any]:
+    """The values of a table, as far as their type is right. All that is wrong becomes findings."""
+    values = {}
+    for key, value in table.items():
+        if findings.at(path, key):  # a credential stands there: nothing else matters
+            continue
+        if key not in keys:
+            findings.error(path, key, _unknown(key, keys))
+            continue
+        if keys[key] == Mapping[str, str] and isinstance(value, dict):
+            value = _strings(findings, (*path, key), value)
+        try:
+            values[key] = msgspec.convert(value, keys[key])
+        except msgspec.ValidationError:
+            findings.error(path, key, _mistyped(value, keys[key]))
+            continue
+        for what, within, stops in mistakes(key, values[key]):
+            place = ((*path, key), within) if within else (path, key)
+            findings.error(*place, what, stops=stops)
+    return values
+
+
+def _unknown(key: str, keys: Iterable[str]) -> str:
+    if key in NOT_YET:
+        return "is not supported by this version of turnout"
+    return f"is unknown here{did_you_mean(key, keys)}"
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """The end of a sentence about a name that there is not."""
+    names = list(names)
+    if near := difflib.get_close_matches(name, names, n=1):
+        return f"; did you mean {near[0]}?"
+    return f"; choose from {', '.join(names)}" if names else "; there is none"
+
+
+def kind_of(value: object) -> str:
+    """What a value of a TOML file is, in words."""
+    return _KINDS.get(type(value), "a date or time")
+
+
+def words(hint: Any) -> str:
+    """What a key takes, in words."""
+    return " or ".join(get_args(hint)) if get_origin(hint) is Literal else _WORDS[hint]
+
+
+def _strings(findings: Findings, path: Path, table: Table) -> dict[str, str]:
+    """The entries of a table of strings that are strings."""
+    for entry, value in table.items():
+        if not isinstance(value, str):
+            findings.error(path, entry, f"is {kind_of(value)}; give a string")
+    return {entry: value for entry, value in table.items() if isinstance(value, str)}
+
+
+def _mistyped(value: object, hint: Any) -> str:
+    if isinstance(value, str) and get_origin(hint) is Literal:
+        why = ", which is not supported by this version of turnout" if value in NOT_YET else ""
+        return f"is {value!r}{why}; give {words(hint)}"
+    if isinstance(value, list) and hint == tuple[str, ...]:
+        other = next(kind_of(inner) for inner in value if not isinstance(inner, str))
+        return f"holds {other}; give {words(hint)}"
+    if type(value) is int and hint in (float, float | None):
+        return f"is too large; give {words(hint)}"
+    return f"is {kind_of(value)}; give {words(hint)}"

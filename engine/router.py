@@ -1,0 +1,361 @@
+"""The router: what a service embeds."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import time
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Final, Self
+
+import httpx
+import msgspec
+
+from turnout.engine import deployment
+from turnout.engine.audit import AuditRecord
+from turnout.engine.call import Call, CallUpstream
+from turnout.engine.clock import Clock, SystemClock
+from turnout.engine.context import Identity
+from turnout.engine.drive import LOG, Drive, Sink, Surroundings
+from turnout.engine.errors import ConfigurationError, InvalidBody, RouterMisused, UnknownRoute
+from turnout.engine.identity import identify
+from turnout.engine.memory import from_url
+from turnout.engine.memory.bounded import BoundedMemory, OnMemoryError
+from turnout.engine.memory.protocol import Change, Memory
+from turnout.engine.memory.sqlite import SqliteMemory
+from turnout.engine.policy import Policy
+from turnout.engine.probe import Request
+from turnout.engine.route import BOUNDS, Route
+from turnout.engine.targets import Target, unusable_bounds
+from turnout.engine.upstream import HttpUpstream
+
+DEFAULT_ROUTE: Final = "default"
+"""The id of the route of a router that was given a ladder."""
+
+DEFAULT_MEMORY: Final = "turnout.db"
+"""The SQLite file of a router that was given no memory."""
+
+
+@dataclass(frozen=True)
+class Reply:
+    """A served turn."""
+
+    body: Mapping[str, Any]
+    """The upstream's answer, decoded."""
+    served_by: str
+    """The name of the target that answered."""
+    record: AuditRecord
+
+
+class Router:
+    """Routes the turns of many sessions. Used by any number of tasks of one event loop.
+
+    Give either a `ladder`, which makes one route, or `routes`.
+
+    Args:
+        ladder: the targets to try, in order.
+        on: what a kind of error does, where that differs from the default policy.
+        deadline_secs: bounds a whole turn.
+        routes: several routes, each with its ladder and policy.
+        memory: where evictions are kept; a SQLite file `turnout.db` by default. Closed with the router.
+        namespace: keeps the sessions of one embedder apart from another's in the same memory.
+        on_record: called with the record of each turn, within the turn. One that raises is logged.
+        call: makes the calls, where the service has a client of its own.
+        on_memory_error: `serve` (go on without, and note it) or `raise` (the turn is broken).
+        memory_timeout_ms: how long a turn waits for the memory, each time.
+        transport: what carries HTTP requests, instead of httpx's own pool.
+        clock: where time comes from.
+        jitter: gives a number from 0 to 1 for each back-off.
+        new_id: names a turn.
+
+    Raises:
+        ConfigurationError: no ladder, a route twice, or a target without `base_url` where there is no `call`.
+    """
+
+    def __init__(
+        self,
+        *,
+        ladder: Sequence[Target] = (),
+        on: Mapping[str, str] | None = None,
+        deadline_secs: float | None = None,
+        routes: Iterable[Route] = (),
+        memory: Memory | None = None,
+        namespace: str = "",
+        on_record: Sink | None = None,
+        call: Call | None = None,
+        on_memory_error: OnMemoryError = "serve",
+        memory_timeout_ms: float = 100,
+        transport: httpx.AsyncBaseTransport | None = None,
+        clock: Clock | None = None,
+        jitter: Callable[[], float] | None = None,
+        new_id: Callable[[], str] | None = None,
+    ) -> None:
+        if ladder:
+            policy = Policy(on)
+            only = Route(id=DEFAULT_ROUTE, ladder=tuple(ladder), policy=policy, deadline_secs=deadline_secs)
+            routes = (only, *routes)
+        self._routes = _by_id(routes, calls=call is not None)
+        self._memory = memory if memory is not None else SqliteMemory(DEFAULT_MEMORY)
+        self._namespace = namespace
+        self._on_memory_error: OnMemoryError = on_memory_error
+        self._memory_timeout_ms = memory_timeout_ms
+        self._clock = clock if clock is not None else SystemClock()
+        self._upstream = (
+            HttpUpstream(self._clock, transport) if call is None else CallUpstream(call, self._clock)
+        )
+        self._around = Surroundings(
+            attempt=self._upstream,
+            clock=self._clock,
+            jitter=jitter or random.random,
+            new_id=new_id or _time_ordered_id,
+            later=self._later,
+            on_record=on_record,
+        )
+        self._life = _Life()
+        self._background: set[asyncio.Task[None]] = set()
+
+    @classmethod
+    def from_toml(cls, path: str | os.PathLike[str], **arguments: Any) -> Self:
+        """A router for the routes of a deployment file.
+
+        Args:
+            arguments: of the router, where they differ from what the file says.
+
+        Raises:
+            ConfigurationError: listing every mistake in the file that stops it from being used.
+        """
+        loaded = deployment.load(path)
+        settings = loaded.memory
+        from_file: dict[str, Any] = {
+            "routes": loaded.routes.values(),
+            "namespace": settings.namespace,
+            "on_memory_error": settings.on_memory_error,
+            "memory_timeout_ms": settings.memory_timeout_ms,
+        }
+        if "memory" not in arguments:
+            from_file["memory"] = from_url(
+                settings.url,
+                ttl_secs=settings.ttl_secs,
+                max_sessions=settings.max_sessions,
+                durability=settings.durability,
+            )
+        return cls(**{**from_file, **arguments})
+
+    @property
+    def routes(self) -> Mapping[str, Route]:
+        """The routes by id."""
+        return self._routes
+
+    async def turn(
+        self,
+        body: Mapping[str, Any],
+        *,
+        route: str | None = None,
+        session: str | None = None,
+        agent: str | None = None,
+        subagent: bool | None = None,
+        final: bool = False,
+        headers: Mapping[str, str] | None = None,
+        size: int | None = None,
+        request_id: str | None = None,
+    ) -> Reply:
+        """Route one request of a session.
+
+        Args:
+            body: the request, in the wire format of the route's ladder. Its `model` is replaced.
+            route: the route's id; needless where there is only one.
+            session: whose evictions count; without one the turn is routed all the same.
+            agent: makes the turn a sub-agent's, whose evictions are its own.
+            subagent: whether it is one, where that is not as `agent` or the headers say.
+            final: the last request: forget the session with all its agents, or that agent, afterwards.
+            headers: the caller's HTTP headers; arguments win over what they say.
+            size: the request's size in tokens, where the caller knows better than the estimate.
+            request_id: the caller's name for the request, for the record.
+
+        Raises:
+            TurnFailed: with the concrete upstream error and the record.
+            RequestRefused: no such route, or no body to route; there was no turn.
+            RouterMisused: closed, or of another event loop or process.
+        """
+        chosen = self._route(route)
+        _check_body(body)
+        lowered = {name.lower(): value for name, value in (headers or {}).items()}
+        asking = identify(
+            lowered,
+            namespace=self._namespace,
+            session=session,
+            agent=agent,
+            subagent=subagent,
+            final=final,
+            request_id=request_id,
+        )
+        with self._life.turn():
+            memory = BoundedMemory(
+                self._memory,
+                asking.identity,
+                self._clock,
+                on_error=self._on_memory_error,
+                timeout_ms=self._memory_timeout_ms,
+            )
+            request = Request(body, lowered, size)
+            answer, record = await Drive(chosen, request, asking, memory, self._around).run()
+        return Reply(answer.body, str(record.served_by), record)
+
+    async def forget(self, session: str, *, agent: str | None = None) -> tuple[Change, ...]:
+        """Forget a session with all its agents, or one agent of it (`""` is the root).
+
+        Raises:
+            MemoryTrouble: the memory could not be written.
+        """
+        with self._life.turn():
+            return await self._memory.forget(self._namespace, session, agent, now=self._clock.now())
+
+    async def restore(
+        self, session: str | None = None, *, target: str, agent: str = ""
+    ) -> tuple[Change, ...]:
+        """Make a target eligible again: for a session's root, one agent of it, or all sessions at once.
+
+        Returns:
+            What was removed; for all sessions nothing is listed, since nothing was searched.
+
+        Raises:
+            ConfigurationError: no route has this target.
+            MemoryTrouble: the memory could not be written.
+        """
+        with self._life.turn():
+            if session is None:
+                for fingerprint in self._fingerprints(target):
+                    await self._memory.restore_everywhere(self._namespace, target, fingerprint)
+                return ()
+            identity, now = Identity(self._namespace, session, agent), self._clock.now()
+            known = await self._memory.read(identity, now=now)
+            evictions = [e for e in known.evictions if e.target == target]
+            return await self._memory.remove(identity, evictions, now=now, why="restored")
+
+    async def close(self) -> None:
+        """Wait for the turns in flight, then refuse further ones, and close connections and memory."""
+        if not self._life.close():
+            return
+        await self._life.idle()
+        if self._background:
+            await asyncio.wait(self._background)
+        await self._upstream.close()
+        await self._memory.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    def _route(self, id: str | None) -> Route:
+        if id is None and len(self._routes) == 1:
+            return next(iter(self._routes.values()))
+        if id is None or id not in self._routes:
+            asked = "which route is not said" if id is None else f"there is no route {id!r}"
+            raise UnknownRoute(f"{asked}; there are {', '.join(map(repr, self._routes))}")
+        return self._routes[id]
+
+    def _fingerprints(self, target: str) -> set[str]:
+        ladders = [route.ladder for route in self._routes.values()]
+        if found := {t.fingerprint for ladder in ladders for t in ladder if t.name == target}:
+            return found
+        raise ConfigurationError(f"no route has a target {target!r}; evictions of it count nowhere")
+
+    def _later(self, doing: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(doing)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+
+class _Life:
+    """Which loop and process a router belongs to, how many turns are in flight, whether it is closed."""
+
+    def __init__(self) -> None:
+        self._process = os.getpid()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._in_flight = 0
+        self._closed = False
+        self._idle: asyncio.Event | None = None
+
+    def turn(self) -> Self:
+        """Let one turn in.
+
+        Raises:
+            RouterMisused: closed, or of another event loop or process.
+        """
+        if self._closed:
+            raise RouterMisused("this router is closed; make another one")
+        if os.getpid() != self._process:
+            raise RouterMisused(
+                f"this router is of process {self._process}, before the fork; make one in each process"
+            )
+        loop = asyncio.get_running_loop()
+        if self._loop is None:
+            self._loop = loop
+        elif self._loop is not loop:
+            raise RouterMisused("this router is of another event loop; make one for each loop")
+        return self
+
+    def __enter__(self) -> None:
+        self._in_flight += 1
+
+    def __exit__(self, *_: object) -> None:
+        self._in_flight -= 1
+        if not self._in_flight and self._idle is not None:
+            self._idle.set()
+
+    def close(self) -> bool:
+        """Refuse further turns. False: it was closed before."""
+        before, self._closed = self._closed, True
+        return not before
+
+    async def idle(self) -> None:
+        """Wait until no turn is in flight."""
+        if self._in_flight:
+            self._idle = asyncio.Event()
+            await self._idle.wait()
+
+
+def _by_id(routes: Iterable[Route], *, calls: bool) -> Mapping[str, Route]:
+    found: dict[str, Route] = {}
+    for route in routes:
+        if route.id in found:
+            raise ConfigurationError(f"route {route.id!r} is given twice; each needs an id of its own")
+        found[route.id] = route
+        for target in route.ladder:
+            if not calls and not target.base_url:
+                raise ConfigurationError(
+                    f"target {target.name!r} has no base_url; give one, or make the calls yourself by call="
+                )
+            for key, value in unusable_bounds(target):
+                LOG.warning("target %s: %s = %s cannot be used and means no bound", target.name, key, value)
+        for key, value in unusable_bounds(route, BOUNDS):
+            LOG.warning("route %s: %s = %s cannot be used and means no bound", route.id, key, value)
+    if not found:
+        raise ConfigurationError("a router needs a ladder, or routes; give at least one target")
+    return found
+
+
+def _check_body(body: object) -> None:
+    if not isinstance(body, Mapping):
+        raise InvalidBody(f"the body is {type(body).__name__}; give a JSON object")
+    try:
+        msgspec.json.encode(body)
+    except (TypeError, ValueError, RecursionError, UnicodeError) as error:
+        raise InvalidBody(f"the body is no JSON: {error}") from None
+    if body.get("stream"):
+        raise InvalidBody("the body asks for a stream, which turn() does not give; leave `stream` out")
+
+
+def _time_ordered_id() -> str:
+    """A name that sorts by the time it was given: 12 digits of milliseconds, then 20 of chance."""
+    return f"{time.time_ns() // 1_000_000:012x}{random.getrandbits(80):020x}"

@@ -1,0 +1,29 @@
+"""Where audit records go."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from turnout.engine.audit import AuditRecord, encode
+
+
+class JsonLines:
+    """Appends each record to a file, a line of JSON each. Pass it as `on_record`.
+
+    The file is created with mode 0600 in a folder that exists. One write a record, so that
+    several processes may append to the same file.
+
+    Raises:
+        OSError: the file cannot be opened or written.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+
+    def __call__(self, record: AuditRecord) -> None:
+        file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        try:
+            os.write(file, encode(record) + b"\n")
+        finally:
+            os.close(file)

@@ -1,0 +1,485 @@
+"""The world around a turn, and what must hold whatever happens in it.
+
+A play drives the real `Turn` as its docstring tells a caller to, and lets a `choose` of
+`machines/explore.py` decide everything that the world decides: what each target answers,
+when the deadline passes, when the caller leaves, when something breaks, what another turn
+of the session learns meanwhile. Beside it walks a witness that knows the outcomes alone.
+It never asks the rows, the policy or the turn's memory what should happen: the rules are
+written down here a second time, as a table of kinds and as properties over outcomes.
+
+An outcome counts once the turn acts on it: interrupted before, it is nobody's.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from time import perf_counter
+from typing import Final, NamedTuple
+
+from turnout.engine.audit import AttemptRecord
+from turnout.engine.classify.verdict import Evidence, Verdict
+from turnout.engine.context import Cause, Eviction, SessionContext
+from turnout.engine.policy import DEFAULT_POLICY, Policy
+from turnout.engine.targets import Target
+from turnout.engine.turn import Turn
+from turnout.machines import turn as turn_machine
+from turnout.machines.explore import Choose, walk
+from turnout.machines.stepping import StepMachine
+from turnout.machines.vocabulary import ErrorKind as Kind
+from turnout.machines.vocabulary import RoutingFallbackReason as Reason
+
+# -- what can happen
+
+
+class Effect(StrEnum):
+    """What an outcome means, as the rules have it."""
+
+    SERVES = "serves"
+    REMEMBERED_WINDOW = "context_window"
+    REMEMBERED_CAPABILITY = "capability"
+    THIS_TURN_ONLY = "this turn only"
+    SURFACES = "surfaces"
+
+
+FALLBACKS: Final = (Effect.REMEMBERED_WINDOW, Effect.REMEMBERED_CAPABILITY, Effect.THIS_TURN_ONLY)
+REMEMBERED: Final = (Effect.REMEMBERED_WINDOW, Effect.REMEMBERED_CAPABILITY)
+
+
+class Outcome(NamedTuple):
+    """What a target can answer, and what the rules say of it."""
+
+    name: str
+    verdict: Verdict | None
+    effect: Effect
+    refused: frozenset[tuple[str, ...]] = frozenset()
+
+
+def _refusal(name: str, kind: Kind, effect: Effect, status: int = 400, rule: str = "told") -> Outcome:
+    return Outcome(name, Verdict(kind=kind, evidence=Evidence(rule), status=status), effect)
+
+
+ANSWERED: Final = Outcome("answered", None, Effect.SERVES)
+WINDOW: Final = _refusal("context_window", Kind.CONTEXT_WINDOW, Effect.REMEMBERED_WINDOW)
+CAPABILITY: Final = _refusal(
+    "capability", Kind.CAPABILITY, Effect.REMEMBERED_CAPABILITY, status=404
+)._replace(refused=frozenset({("other",)}))
+NO_IMAGES: Final = Outcome(
+    "capability (image)",
+    Verdict(kind=Kind.CAPABILITY, evidence=Evidence("told"), status=400, features=("image",)),
+    Effect.REMEMBERED_CAPABILITY,
+    frozenset({("image",)}),
+)
+UNAVAILABLE: Final = _refusal("unavailable", Kind.UNAVAILABLE, Effect.THIS_TURN_ONLY, 503)
+REJECTED: Final = _refusal("caller_error", Kind.CALLER_ERROR, Effect.SURFACES)
+
+ONE_OF_EACH: Final = (ANSWERED, WINDOW, CAPABILITY, UNAVAILABLE, REJECTED)
+"""One outcome for each thing that can come of one."""
+
+EVERY_KIND: Final = (
+    ANSWERED,
+    WINDOW,
+    CAPABILITY,
+    UNAVAILABLE,
+    _refusal("quota_or_billing", Kind.QUOTA_OR_BILLING, Effect.THIS_TURN_ONLY, 402),
+    _refusal("auth (403)", Kind.AUTH, Effect.THIS_TURN_ONLY, 403),
+    _refusal("auth", Kind.AUTH, Effect.SURFACES, 401),
+    _refusal("model_not_found", Kind.MODEL_NOT_FOUND, Effect.SURFACES, 404),
+    _refusal("content_policy", Kind.CONTENT_POLICY, Effect.SURFACES),
+    _refusal("parameter_reject", Kind.PARAMETER_REJECT, Effect.SURFACES),
+    _refusal("unrecognised", Kind.CALLER_ERROR, Effect.SURFACES, 418, rule="unrecognised"),
+    REJECTED,
+)
+"""Every kind of error, by itself, as the table of section 4 has it by default."""
+
+NOTHING: Final = ""
+INTERRUPTIONS: Final = (NOTHING, "expired", "cancelled", "broken")
+STARTED: Final = (AttemptRecord(0.1, kind=Kind.UNAVAILABLE),)
+WHILE_ASKING: Final = (
+    (NOTHING, ()),
+    *((name, started) for name in INTERRUPTIONS[1:] for started in ((), STARTED)),
+)
+"""Interruptions of a probe: before its first attempt was sent, and after."""
+
+
+# -- what must hold
+
+
+class Property(StrEnum):
+    """What must hold on every path, said of outcomes and of targets, never of rows."""
+
+    ONCE = "a target is probed at most once per turn"
+    NOT_AGAIN = "what answered context_window or capability is not probed again while another is eligible"
+    ELIGIBLE = "nothing else rules a target out: one that was unavailable is asked again in its place"
+    LAST_RESORT = "if all are out, exactly the one that the rules name is probed"
+    FALLBACK = "a fallback with an untried eligible target probes it"
+    EXHAUSTED = "a fallback with none left fails the turn"
+    ENDING = "answered, rejected, expired, cancelled and broken end the turn"
+    SERVED = "answered means served, unless interrupted before; nothing else does"
+    ENDS = "every turn ends served or failed"
+    CALLED = "a turn that was not interrupted has called at least one target"
+    LASTING = "evicted means remembered, skipped means for this turn only"
+    UNTOUCHED = "unavailable never changes a standing"
+    MEMORY = "the session remembers what was answered, and nothing that serving contradicted"
+    TOLD = "the record tells of every target once: probed, passed over or not tried"
+
+
+class Remembered(NamedTuple):
+    """One thing that the session has been told of a target."""
+
+    target: str
+    reason: str
+    refused: frozenset[tuple[str, ...]]
+
+
+Memory = tuple[Remembered, ...]
+"""In the order of the first causes."""
+
+
+class Node(NamedTuple):
+    """Where a session stands between two turns: what the store holds, and what was answered."""
+
+    store: Memory
+    answered: Memory
+
+
+FRESH: Final = Node((), ())
+
+
+@dataclass(frozen=True)
+class World:
+    """A ladder, the engine under test, and what may happen to it.
+
+    Args:
+        size: the number of targets.
+        outcomes: what a target can answer.
+        needs: the features that a turn may need.
+        overlap: whether other turns of the session evict targets meanwhile.
+    """
+
+    size: int
+    outcomes: Sequence[Outcome] = ONE_OF_EACH
+    machine: StepMachine = turn_machine.MACHINE
+    policy: Policy = DEFAULT_POLICY
+    needs: Sequence[frozenset[str]] = (frozenset(),)
+    overlap: bool = False
+    ladder: tuple[Target, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "ladder", tuple(Target(f"t{i + 1}") for i in range(self.size)))
+
+    def context(self, memory: Memory) -> SessionContext:
+        """What a store would return that has been told this, one thing a second."""
+        fingerprints = {target.name: target.fingerprint for target in self.ladder}
+        return SessionContext(
+            Eviction(
+                kept.target,
+                Reason(kept.reason),
+                fingerprints[kept.target],
+                first=Cause(f"before{at}", at, Kind(kept.reason), Evidence("told")),
+                latest_turn=f"before{at}",
+                latest_at=at,
+                refused=kept.refused,
+            )
+            for at, kept in enumerate(memory)
+        )
+
+
+def kept_in(context: SessionContext) -> Memory:
+    """What a context says, as the witness would put it."""
+    return tuple(Remembered(e.target, str(e.reason), e.refused) for e in context.evictions)
+
+
+class Ending(NamedTuple):
+    """One path of one turn."""
+
+    before: Node
+    after: Node | None
+    """None if the turn came to no end, so that no session goes on from it."""
+    violated: tuple[Property, ...]
+    events: tuple[str, ...]
+
+    def __str__(self) -> str:
+        told = ", ".join(f"{kept.target} {kept.reason}" for kept in self.before.answered)
+        events = " > ".join((f"({told or 'nothing'} remembered)", *self.events))
+        return f"{'; '.join(self.violated) or 'all holds'}: {events}"
+
+
+class _Interrupted(Exception):
+    """The turn was interrupted, as the world decided."""
+
+
+class _Play:
+    """One turn, along the path that `choose` takes, with its witness."""
+
+    def __init__(self, choose: Choose, world: World, before: Node, store: SessionContext) -> None:
+        self.choose = choose
+        self.world = world
+        self.before = before
+        self.store = store
+        self.needs = choose(world.needs)
+        self.answered = list(before.answered)
+        self.last_resort = bool(self.answered) and not self.eligible(probed=())
+        self.probed: list[str] = []
+        self.interrupted = False
+        self.served = False
+        self.events: list[str] = []
+        self.violated: dict[Property, None] = {}
+
+    def play(self) -> Ending:
+        try:
+            self.turn = Turn(
+                self.world.ladder,
+                policy=self.world.policy,
+                context=self.store,
+                id="now",
+                needs=self.needs,
+                machine=self.world.machine,
+            )
+            self.run()
+            self.end()
+        except Exception as error:  # noqa: BLE001: whatever a changed machine does is told, not raised
+            self.events.append(repr(error))
+            return Ending(self.before, None, (*self.violated, Property.ENDS), tuple(self.events))
+        after = Node(kept_in(self.store), tuple(self.answered))
+        self.check(Property.MEMORY, after.store == after.answered)
+        return Ending(self.before, after, tuple(self.violated), tuple(self.events))
+
+    def run(self) -> None:
+        try:
+            for _ in range(self.world.size + 1):
+                self.probe()
+                if self.turn.ended:
+                    return
+                self.fall_back()
+                if self.turn.ended:
+                    return
+        except _Interrupted:
+            self.check(Property.ENDING, self.turn.ended)
+
+    def probe(self) -> None:
+        turn, choose = self.turn, self.choose
+        target = turn.target.name
+        self.check_choice(target)
+        event, started = choose(WHILE_ASKING)
+        self.interrupt(event, started)
+        outcome = choose(self.world.outcomes)
+        self.events.append(f"{target} {outcome.name}")
+        self.probed.append(target)
+        turn.probed(outcome.verdict, at=self.now())
+        self.interrupt(choose(INTERRUPTIONS))
+        before = turn.context
+        turn.act()
+        self.note(target, outcome)
+        if outcome.effect is Effect.THIS_TURN_ONLY:
+            self.check(Property.UNTOUCHED, turn.context == before and turn.eviction is None)
+        if turn.eviction is not None:
+            self.store = self.store.record(turn.eviction)
+
+    def fall_back(self) -> None:
+        self.interrupt(self.choose(INTERRUPTIONS))
+        if self.world.overlap:
+            self.other_turn(self.choose((NOTHING, *(target.name for target in self.world.ladder))))
+        self.turn.advance(self.store)
+        if self.eligible(self.probed) and not self.last_resort:
+            self.check(Property.FALLBACK, not self.turn.ended)
+        else:
+            self.check(Property.EXHAUSTED, self.turn.state == "failed")
+
+    def interrupt(self, event: str, started: tuple[AttemptRecord, ...] = ()) -> None:
+        if event == NOTHING:
+            return
+        self.events.append(f"{event} in {self.turn.state}")
+        self.interrupted = True
+        if started:
+            self.probed.append(self.turn.target.name)
+        self.turn.interrupt(event, started)
+        raise _Interrupted
+
+    def other_turn(self, target: str) -> None:
+        """Another turn of the session is told by `target` that it lacks a capability."""
+        if target == NOTHING:
+            return
+        self.events.append(f"{target} evicted by another turn")
+        told = Remembered(target, "capability", CAPABILITY.refused)
+        (eviction,) = self.world.context((told,)).evictions
+        at = self.now()
+        first = Cause("other", at, Kind.CAPABILITY, Evidence("told"))
+        self.store = self.store.record(
+            Eviction(target, eviction.reason, eviction.fingerprint, first, "other", at, refused=told.refused)
+        )
+        self.remember(told)
+
+    def now(self) -> float:
+        """Later than all before."""
+        return 1000.0 + len(self.events)
+
+    # -- the witness
+
+    def check(self, rule: Property, holds: bool) -> None:
+        if not holds:
+            self.violated[rule] = None
+
+    def eligible(self, probed: Iterable[str]) -> list[str]:
+        out = {kept.target for kept in self.answered}.union(probed)
+        return [target.name for target in self.world.ladder if target.name not in out]
+
+    def check_choice(self, target: str) -> None:
+        self.check(Property.ONCE, target not in self.probed)
+        if self.last_resort:
+            self.check(Property.LAST_RESORT, not self.probed and target == self.survivor())
+        elif eligible := self.eligible(self.probed):
+            self.check(Property.NOT_AGAIN, all(kept.target != target for kept in self.answered))
+            self.check(Property.ELIGIBLE, target == eligible[0] or target in self.probed)
+
+    def survivor(self) -> str:
+        """A conversation can shrink, a capability does not grow; then who was told first."""
+        incapable = {kept.target for kept in self.answered if kept.reason == "capability"}
+        by_first_cause = list(dict.fromkeys(kept.target for kept in self.answered))
+        return min(by_first_cause, key=lambda target: (target in incapable, by_first_cause.index(target)))
+
+    def note(self, target: str, outcome: Outcome) -> None:
+        """The turn has acted on an outcome."""
+        turn, effect = self.turn, outcome.effect
+        self.served = effect is Effect.SERVES
+        if effect in FALLBACKS:
+            self.check(Property.LASTING, turn.state == ("evicted" if effect in REMEMBERED else "skipped"))
+            if not self.last_resort and (self.eligible(self.probed)):
+                self.check(Property.FALLBACK, not turn.ended)
+        else:
+            self.check(Property.ENDING, turn.ended)
+        if effect in REMEMBERED:
+            self.remember(Remembered(target, str(effect), outcome.refused))
+        if self.served and self.last_resort:
+            self.answered = [kept for kept in self.answered if not self.contradicted(target, kept)]
+
+    def remember(self, told: Remembered) -> None:
+        for place, kept in enumerate(self.answered):
+            if kept[:2] == told[:2]:
+                self.answered[place] = kept._replace(refused=kept.refused | told.refused)
+                return
+        self.answered.append(told)
+
+    def contradicted(self, target: str, kept: Remembered) -> bool:
+        if kept.target != target:
+            return False
+        return kept.reason == "context_window" or any(
+            "other" in refused or self.needs.issuperset(refused) for refused in kept.refused
+        )
+
+    def end(self) -> None:
+        turn = self.turn
+        self.check(Property.ENDS, turn.ended)
+        self.check(Property.SERVED, (turn.state == "served") == self.served)
+        self.check(Property.CALLED, bool(self.probed) or self.interrupted)
+        for eviction in turn.restored:
+            self.store = self.store.remove(eviction)
+        if turn.ended:
+            record = turn.record()
+            told = [told.target for told in (*record.probes, *record.passed_over, *record.not_tried)]
+            self.check(Property.TOLD, told[: len(self.probed)] == self.probed)
+            self.check(Property.TOLD, sorted(told) == [target.name for target in self.world.ladder])
+
+
+# -- walking
+
+
+@dataclass
+class Figures:
+    """What a walk has seen."""
+
+    size: int
+    contexts: int = 0
+    paths: int = 0
+    secs: float = 0.0
+    violations: list[Ending] = field(default_factory=list)
+
+    def add(self, ending: Ending) -> None:
+        self.paths += 1
+        if ending.violated:
+            self.violations.append(ending)
+
+    @property
+    def violated(self) -> tuple[Property, ...]:
+        """Each property that some path violated, in the order of their definition."""
+        found = {rule for ending in self.violations for rule in ending.violated}
+        return tuple(rule for rule in Property if rule in found)
+
+
+def turns(world: World, before: Node = FRESH) -> Iterator[Ending]:
+    """Every path of one turn."""
+    store = world.context(before.store)
+    return walk(lambda choose: _Play(choose, world, before, store).play())
+
+
+def one_turn(world: World, before: Node = FRESH) -> Figures:
+    """Every path of one turn, counted."""
+    began, figures = perf_counter(), Figures(world.size, contexts=1)
+    for ending in turns(world, before):
+        figures.add(ending)
+    figures.secs = perf_counter() - began
+    return figures
+
+
+def sessions(world: World) -> Figures:
+    """Every path of every turn of every session: what one turn leaves is where the next begins."""
+    began, figures = perf_counter(), Figures(world.size)
+    seen, queue = {FRESH}, deque([FRESH])
+    while queue:
+        figures.contexts += 1
+        for ending in turns(world, queue.popleft()):
+            figures.add(ending)
+            if ending.after is not None and ending.after not in seen:
+                seen.add(ending.after)
+                queue.append(ending.after)
+    figures.secs = perf_counter() - began
+    return figures
+
+
+def sessions_by_view(world: World) -> Figures:
+    """As `sessions`, for ladders that are too long for it, of a world without needs and overlap.
+
+    Two things make it short. A target's evictions come back together here, so of their
+    order only the oldest of each target counts. And as long as some target is eligible, the
+    order counts for nothing at all: such a turn is walked once for all contexts that hold the
+    same, and its additions are put behind each of them. `tests/test_explorer.py` holds it
+    against `sessions` where both can be run. It stops at the first violation, since what a
+    turn adds is only then the same for the witness and the store.
+    """
+    began, figures = perf_counter(), Figures(world.size)
+    additions: dict[frozenset[Remembered], set[Memory]] = {}
+    seen: set[Memory] = {()}
+    queue: deque[Memory] = deque([()])
+    while queue and not figures.violations:
+        memory = queue.popleft()
+        figures.contexts += 1
+        if len({kept.target for kept in memory}) == world.size:
+            following = _walked(world, memory, figures)
+        else:
+            view = frozenset(memory)
+            if view not in additions:
+                additions[view] = {after[len(memory) :] for after in _walked(world, memory, figures)}
+            following = {memory + added for added in additions[view]}
+        for after in map(_oldest_first, following):
+            if after not in seen:
+                seen.add(after)
+                queue.append(after)
+    figures.secs = perf_counter() - began
+    return figures
+
+
+def _walked(world: World, memory: Memory, figures: Figures) -> set[Memory]:
+    after = set()
+    for ending in turns(world, Node(memory, memory)):
+        figures.add(ending)
+        if ending.after is not None:
+            after.add(ending.after.answered)
+    return after
+
+
+def _oldest_first(memory: Memory) -> Memory:
+    """The same memory with the evictions of each target next to the oldest of them."""
+    places = list(dict.fromkeys(kept.target for kept in memory))
+    return tuple(sorted(memory, key=lambda kept: (places.index(kept.target), kept.reason)))

@@ -1,0 +1,95 @@
+"""Proof, not only examples: every path of a turn, of every session, and of a probe."""
+
+import probe_world
+import pytest
+from world import (
+    CAPABILITY,
+    EVERY_KIND,
+    FRESH,
+    NO_IMAGES,
+    ONE_OF_EACH,
+    Figures,
+    World,
+    one_turn,
+    sessions,
+    sessions_by_view,
+    turns,
+)
+
+from turnout.engine.policy import DEFAULT, Policy, case_of
+from turnout.machines.vocabulary import ErrorKind, RoutingFallbackReason
+
+
+def all_holds(seen: Figures) -> None:
+    assert not seen.violations, "\n".join(map(str, seen.violations[:5]))
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 5])
+def test_every_outcome_of_a_first_turn_keeps_the_rules(size: int) -> None:
+    seen = one_turn(World(size, EVERY_KIND))
+    all_holds(seen)
+    # per target: 6 interruptions of the probe, 12 outcomes each interrupted in 3 ways, 5 of them
+    # fall back, and each of those is interrupted in 3 ways, or goes on; 7 end the turn
+    paths = 1
+    for _ in range(size):
+        paths = 6 + 12 * 3 + 7 + 5 * 3 + 5 * paths
+    assert seen.paths == paths
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_every_session_keeps_the_rules(size: int) -> None:
+    all_holds(sessions(World(size)))
+
+
+@pytest.mark.parametrize("size", [4, 5])
+def test_every_session_of_a_long_ladder_keeps_the_rules(size: int) -> None:
+    all_holds(sessions_by_view(World(size)))
+
+
+def test_a_feature_that_the_turn_does_not_need_is_not_contradicted() -> None:
+    needs = (frozenset[str](), frozenset({"image"}))
+    all_holds(sessions(World(2, (*ONE_OF_EACH, NO_IMAGES), needs=needs)))
+
+
+def test_what_an_overlapping_turn_evicts_is_not_probed() -> None:
+    all_holds(one_turn(World(3, overlap=True)))
+    all_holds(sessions(World(2, overlap=True)))
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_walking_by_view_misses_no_context(size: int) -> None:
+    """The short walk reaches just what the plain one does, but for orders that count for nothing."""
+    def oldest_causes(memory):  # type: ignore[no-untyped-def]
+        order = dict.fromkeys(kept.target for kept in memory)
+        return tuple((target, frozenset(k for k in memory if k.target == target)) for target in order)
+
+    plain, world = set(), World(size)
+    queue, seen = [FRESH], {FRESH}
+    while queue:
+        before = queue.pop()
+        plain.add(oldest_causes(before.answered))
+        for after in {ending.after for ending in turns(world, before)} - seen:
+            assert after is not None
+            seen.add(after)
+            queue.append(after)
+    assert sessions_by_view(world).contexts == len(plain)
+
+
+def test_the_witness_knows_every_entry_of_the_policy() -> None:
+    verdicts = [outcome.verdict for outcome in EVERY_KIND if outcome.verdict is not None]
+    assert {case_of(verdict) for verdict in verdicts} == set(DEFAULT)
+
+
+def test_a_changed_policy_shows_itself_only_in_the_second_turn() -> None:
+    """Capability for this turn only: the session pays a certain rejection a turn, and says so nowhere else."""
+    forgetful = Policy.of_table({**DEFAULT, ErrorKind.CAPABILITY: DEFAULT[ErrorKind.UNAVAILABLE]})
+    assert forgetful.reason(CAPABILITY.verdict) is RoutingFallbackReason.UNAVAILABLE  # type: ignore[arg-type]
+    seen = sessions(World(2, policy=forgetful))
+    again = next(e for e in seen.violations if "NOT_AGAIN" in {rule.name for rule in e.violated})
+    assert [(kept.target, kept.reason) for kept in again.before.answered] == [("t1", "capability")]
+    assert again.before.store == ()
+
+
+def test_every_probe_keeps_the_rules() -> None:
+    wrong = [ending for ending in probe_world.probes() if ending.violated]
+    assert not wrong, "\n".join(map(str, wrong[:5]))
