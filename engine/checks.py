@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from ipaddress import ip_address
@@ -98,7 +97,7 @@ def variable_named(variable: str) -> str:
 
 
 def _shown(number: float) -> str:
-    if math.isfinite(number) and abs(number) > 1e15:  # Python refuses to write very long integers
+    if abs(number) > 1e15:  # Python refuses to write very long integers
         return "too large"
     return str(int(number)) if number == number // 1 else str(number)
 

@@ -121,7 +121,7 @@ class Drive:
             if turn.eviction is not None:
                 await self._memory.record(turn.eviction)
             if not turn.ended:
-                turn.advance(await self._memory.read())
+                turn.advance(await self._memory.read() if turn.may_go_on else None)
             if turn.ended:
                 return outcome if isinstance(outcome, Answer) else _error(probe, outcome)
 

@@ -30,7 +30,7 @@ from turnout.engine.policy import Policy
 from turnout.engine.probe import Request
 from turnout.engine.route import BOUNDS, Route
 from turnout.engine.targets import Target, unusable_bounds
-from turnout.engine.upstream import HttpUpstream
+from turnout.engine.upstream import HttpUpstream, credential_from_environment
 
 DEFAULT_ROUTE: Final = "default"
 """The id of the route of a router that was given a ladder."""
@@ -72,7 +72,8 @@ class Router:
         new_id: names a turn.
 
     Raises:
-        ConfigurationError: no ladder, a route twice, or a target without `base_url` where there is no `call`.
+        ConfigurationError: no ladder, a route twice; without `call`, a target that has no `base_url` or whose
+            `api_key_env` names no credential.
     """
 
     def __init__(
@@ -336,6 +337,8 @@ def _by_id(routes: Iterable[Route], *, calls: bool) -> Mapping[str, Route]:
                 raise ConfigurationError(
                     f"target {target.name!r} has no base_url; give one, or make the calls yourself by call="
                 )
+            if not calls:
+                credential_from_environment(target)
             for key, value in unusable_bounds(target):
                 LOG.warning("target %s: %s = %s cannot be used and means no bound", target.name, key, value)
         for key, value in unusable_bounds(route, BOUNDS):

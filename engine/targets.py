@@ -85,6 +85,10 @@ class Target(Client):
             raise ConfigurationError(
                 f"target {self.name!r}: a name is 1 to 64 of the characters A-Z a-z 0-9 . _ / : -"
             )
+        if "@" in urlsplit(self.base_url).netloc:
+            raise ConfigurationError(
+                f"target {self.name!r}: its base_url holds a credential; give it by api_key_env"
+            )
         if not 0 <= self.max_retries <= 10:
             raise ConfigurationError(f"target {self.name!r}: max_retries is {self.max_retries}; give 0 to 10")
         if self.forward_auth and (self.api_key or self.api_key_env):

@@ -154,6 +154,11 @@ class Turn:
         return tuple(self._steps)
 
     @property
+    def may_go_on(self) -> bool:
+        """Whether a target is left that was not asked: only then are standings worth reading again."""
+        return not self._last_resort and len(self._asked) < len(self._ladder)
+
+    @property
     def context(self) -> SessionContext:
         """The standings as read last, with what this turn has added and restored."""
         return self._context

@@ -174,13 +174,14 @@ async def _headers(target: Target, request: Request) -> tuple[dict[str, str], li
     """What goes out beside the body, and all of it that must never be told again."""
     headers = dict(ALWAYS_SENT)
     for name in target.forward_headers:
-        if (value := request.headers.get(name.lower())) and name.lower() not in NEVER_FORWARDED:
+        value = request.headers.get(name.lower(), "")
+        if value.isprintable() and value and name.lower() not in NEVER_FORWARDED:
             headers[name.lower()] = value
     headers.update({name.lower(): value for name, value in target.extra_headers.items()})
     secrets = [*target.extra_headers.values(), *target.extra_query.values(), *_in_url(target)]
     name = target.auth_header.lower()
     if target.forward_auth:
-        credential = request.headers.get(name, "")
+        credential = request.headers.get(name, "").strip()
         secrets += [credential, credential.partition(" ")[2]]
     else:
         key = await credential_of(target)
@@ -197,16 +198,31 @@ async def credential_of(target: Target) -> str:
     Raises:
         ConfigurationError: the variable is not set, or the credential is too short to be one.
     """
-    if target.api_key is not None:
-        given = target.api_key()
-        key, origin = (await given if inspect.isawaitable(given) else given), "its api_key callable"
-    elif target.api_key_env is not None:
-        key, origin = os.environ.get(target.api_key_env, ""), f"the environment variable {target.api_key_env}"
-    else:
+    if target.api_key is None:
+        return credential_from_environment(target)
+    given = target.api_key()
+    return _usable(target, await given if inspect.isawaitable(given) else given, "its api_key callable")
+
+
+def credential_from_environment(target: Target) -> str:
+    """The credential that the target's `api_key_env` names; empty if it names none.
+
+    Raises:
+        ConfigurationError: the variable is not set, or holds none that can be sent.
+    """
+    if target.api_key_env is None:
         return ""
-    if not isinstance(key, str) or len(key) < SHORTEST_SECRET:
+    key = os.environ.get(target.api_key_env, "")
+    return _usable(target, key, f"the environment variable {target.api_key_env}")
+
+
+def _usable(target: Target, key: object, origin: str) -> str:
+    # a file or a shell often leaves a line's end
+    key = key.strip() if isinstance(key, str) else ""
+    if len(key) < SHORTEST_SECRET or not (key.isascii() and key.isprintable()):
         raise ConfigurationError(
-            f"target {target.name!r}: {origin} gives no credential of at least {SHORTEST_SECRET} characters"
+            f"target {target.name!r}: {origin} gives no credential;"
+            f" one has at least {SHORTEST_SECRET} printable ASCII characters"
         )
     return key
 
@@ -214,7 +230,6 @@ async def credential_of(target: Target) -> str:
 def _in_url(target: Target) -> Iterator[str]:
     base = httpx.URL(target.base_url)
     yield from base.params.values()
-    yield base.password
 
 
 async def _read(response: httpx.Response, most: int) -> tuple[bytes, bool]:

@@ -26,8 +26,6 @@ __all__ = [
     "classify",
     "no_connection",
     "too_slow",
-    "no_connection",
-    "too_slow",
     "transport_failure",
     "unreadable",
 ]

@@ -14,8 +14,14 @@ from turnout.machines.vocabulary import ErrorKind as Kind
 
 # HTTP libraries have their own classes, which this floor does not import: they are known by name
 _NOT_CONNECTED: Final = frozenset(
-    {"ConnectTimeout", "ConnectError", "ConnectTimeoutError", "ConnectionTimeoutError", "NewConnectionError"}
-    | {"ClientConnectorError"}
+    {
+        "ConnectTimeout",
+        "ConnectError",
+        "ConnectTimeoutError",
+        "ConnectionTimeoutError",
+        "NewConnectionError",
+        "ClientConnectorError",
+    }
 )
 _TIMED_OUT: Final = frozenset(
     {
@@ -25,8 +31,9 @@ _TIMED_OUT: Final = frozenset(
         "PoolTimeout",
         "ReadTimeoutError",
         "ServerTimeoutError",
+        "SocketTimeoutError",
+        "APITimeoutError",
     }
-    | {"SocketTimeoutError", "APITimeoutError"}
 )
 _BROKEN: Final = frozenset(
     {
@@ -37,9 +44,13 @@ _BROKEN: Final = frozenset(
         "ProtocolError",
         "RemoteProtocolError",
         "ProxyError",
+        "ClientConnectionError",
+        "ClientPayloadError",
+        "IncompleteRead",
+        "IncompleteReadError",
+        "BrokenResourceError",
+        "APIConnectionError",
     }
-    | {"ClientConnectionError", "ClientPayloadError", "IncompleteRead", "IncompleteReadError"}
-    | {"BrokenResourceError", "APIConnectionError"}
 )
 _BROKEN_TYPES: Final = (ConnectionError, socket.gaierror, socket.herror, ssl.SSLError)
 _BROKEN_ERRNOS: Final = frozenset(
@@ -74,70 +85,4 @@ def transport_failure(error: BaseException) -> Verdict | None:
         message=f"{type(error).__name__}: {error}".removesuffix(": ")[:MAX_MESSAGE],
         retryable=not timed_out,
         timed_out=timed_out,
-    )
-
-
-def too_slow(bound: float | None) -> Verdict:
-    """The verdict on an attempt that ran into its bound, in seconds; None if the bound was not its own."""
-    return Verdict(
-        kind=Kind.UNAVAILABLE,
-        evidence=_TIMEOUT,
-        message="no complete answer" + _within(bound),
-        timed_out=True,
-    )
-
-
-def no_connection(bound: float | None) -> Verdict:
-    """The verdict on a connection that was not made within its bound, in seconds. It counts as broken."""
-    return Verdict(
-        kind=Kind.UNAVAILABLE,
-        evidence=_TRANSPORT,
-        message="no connection" + _within(bound),
-        retryable=True,
-    )
-
-
-def _within(bound: float | None) -> str:
-    return " in time" if bound is None else f" within {bound:g} seconds"
-
-
-def _chain(error: BaseException) -> Iterator[BaseException]:
-    seen: set[int] = set()
-    link: BaseException | None = error
-    while link is not None and id(link) not in seen:
-        seen.add(id(link))
-        yield link
-        link = link.__cause__ or (None if link.__suppress_context__ else link.__context__)
-
-
-def _link(error: BaseException) -> Evidence | None:
-    names = _names(error)
-    if isinstance(error, TimeoutError) or names & _TIMED_OUT:
-        return _TIMEOUT
-    if isinstance(error, _BROKEN_TYPES) or names & (_BROKEN | _NOT_CONNECTED):
-        return _TRANSPORT
-    return _TRANSPORT if isinstance(error, OSError) and error.errno in _BROKEN_ERRNOS else None
-
-
-def _names(error: BaseException) -> frozenset[str]:
-    return frozenset(kind.__name__ for kind in type(error).__mro__)
-
-
-def too_slow(bound: float | None) -> Verdict:
-    """The verdict on an attempt that ran past its own bound, in seconds."""
-    return Verdict(
-        kind=Kind.UNAVAILABLE,
-        evidence=_TIMEOUT,
-        message=f"no complete answer within {bound:g} s",
-        timed_out=True,
-    )
-
-
-def no_connection(bound: float | None) -> Verdict:
-    """The verdict on a connection that did not come about within its bound: it counts as transport."""
-    return Verdict(
-        kind=Kind.UNAVAILABLE,
-        evidence=Evidence("connect_timeout", "transport"),
-        message=f"no connection within {bound:g} s",
-        retryable=True,
     )

@@ -331,14 +331,12 @@ class SqliteMemory:
             reading = self._reading or await self._opened()
             try:
                 return reading.execute(sql, parameters).fetchall()
-            except sqlite3.Error as why:
-                if _code(why) == sqlite3.SQLITE_BUSY:
-                    return await self._on_worker(lambda: self._select_waiting(sql, parameters))
-                if self._reading is reading:
-                    self._reading = None  # the next read opens another
-                reading.close()
-                raise
+            except sqlite3.OperationalError as why:
+                if _code(why) != sqlite3.SQLITE_BUSY:
+                    raise
+                return await self._on_worker(lambda: self._open().execute(sql, parameters).fetchall())
         except _TROUBLES as why:
+            await self._open_anew()
             raise self._trouble(verb, why) from why
 
     async def _write(self, verb: str, work: Callable[[sqlite3.Connection], T]) -> T:
@@ -350,6 +348,7 @@ class SqliteMemory:
             if job.error is not None:
                 raise job.error
         except _TROUBLES as why:
+            await self._open_anew()
             raise self._trouble(verb, why) from why
         return job.result
 
@@ -358,6 +357,12 @@ class SqliteMemory:
         reading = await self._on_worker(self._open_reading)
         self._refuse_if_closed()  # it was closed meanwhile, and the connection is the worker's to close
         return reading
+
+    async def _open_anew(self) -> None:
+        """After trouble the next use opens the file again: it may have been replaced to mend it."""
+        if not self._closed:
+            self._reading, reading = None, self._reading
+            await self._on_worker(lambda: self._let_go(reading))
 
     async def _on_worker(self, work: Callable[[], T]) -> T:
         # shielded: what was accepted is done, whether or not the caller stays for it
@@ -394,9 +399,6 @@ class SqliteMemory:
             for job in group:
                 job.error = why
             self._let_go()
-
-    def _select_waiting(self, sql: str, parameters: tuple[Any, ...]) -> list[tuple[Any, ...]]:
-        return self._open().execute(sql, parameters).fetchall()
 
     def _open(self) -> sqlite3.Connection:
         if self._writing is None:
@@ -435,7 +437,7 @@ class SqliteMemory:
         return connection
 
     def _let_go(self, reading: sqlite3.Connection | None = None) -> None:
-        """Close the connection, undoing what is not committed; the next write opens another."""
+        """Close the connections, undoing what is not committed."""
         for connection in (reading, self._writing):
             if connection is not None:
                 connection.close()

@@ -1,0 +1,747 @@
+"""A deployment file: what it means, and everything that can be wrong with one."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from syrupy.assertion import SnapshotAssertion
+
+from turnout.engine.deployment import (
+    CLIENT,
+    FILE,
+    MEMORY,
+    ROUTE,
+    TARGET,
+    Deployment,
+    Examination,
+    MemorySettings,
+    examine,
+    examine_document,
+    load,
+)
+from turnout.engine.errors import ConfigurationError
+from turnout.engine.finding import Level
+from turnout.engine.policy import Action
+from turnout.engine.reading import words
+
+SECRET = "hunter2-hunter2-hunter2"
+FILE_PATH = Path("deployment.toml")
+
+EXAMPLE = """
+schema_version = 1
+
+[memory]
+url = "sqlite:evictions.db"
+
+[llm_clients.openrouter]
+format = "openai_chat"
+base_url = "https://openrouter.ai/api/v1"
+api_key_env = "OPENROUTER_API_KEY"
+timeout_secs = 60
+max_retries = 1
+
+[targets.weak]
+id = "openai/gpt-4o-mini"
+llm_client = "openrouter"
+
+[targets.strong]
+id = "openai/gpt-4o"
+llm_client = "openrouter"
+timeout_secs = 600
+
+[routes.chat]
+id = "chat"
+ladder = ["weak", "strong"]
+
+[routes.chat.on]
+content_policy = "skip"
+"""
+
+
+def small(
+    client: Mapping[str, Any] | None = None,
+    target: Mapping[str, Any] | None = None,
+    route: Mapping[str, Any] | None = None,
+    **top: Any,
+) -> dict[str, Any]:
+    """A document without a mistake: two targets of one client, one route."""
+    return {
+        "llm_clients": {"here": {"base_url": "https://llm.example/v1", **(client or {})}},
+        "targets": {"a": {"llm_client": "here", **(target or {})}, "b": {"llm_client": "here"}},
+        "routes": {"chat": {"ladder": ["a", "b"], **(route or {})}},
+        **top,
+    }
+
+
+def examined(document: Mapping[str, Any], **environ: str) -> Examination:
+    return examine_document(document, FILE_PATH, environ)
+
+
+def told(document: Mapping[str, Any], **environ: str) -> list[str]:
+    """What is said of a document, as a user reads it, without the file's name."""
+    findings = examined(document, **environ).findings
+    return [f"{finding.level}: {finding}".replace("deployment.toml: ", "") for finding in findings]
+
+
+def only(document: Mapping[str, Any], **environ: str) -> str:
+    (line,) = told(document, **environ)
+    return line
+
+
+def loads(document: Mapping[str, Any], **environ: str) -> bool:
+    return not any(finding.stops for finding in examined(document, **environ).findings)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "deployment.toml"
+
+
+class TestLoading:
+    def test_the_example_of_the_documentation(self, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        file.write_text(EXAMPLE)
+        monkeypatch.setenv("OPENROUTER_API_KEY", SECRET)
+
+        deployment = load(file)
+
+        assert deployment.source == file
+        assert deployment.memory == MemorySettings(url="sqlite:evictions.db")
+        assert list(deployment.routes) == ["chat"]
+        chat = deployment.routes["chat"]
+        weak, strong = chat.ladder
+        assert (weak.name, weak.model_id, weak.timeout_secs, weak.max_retries) == (
+            "weak",
+            "openai/gpt-4o-mini",
+            60,
+            1,
+        )
+        assert strong.timeout_secs == 600, "a target's own key wins over its client's"
+        assert strong.api_key_env == "OPENROUTER_API_KEY"
+        assert chat.policy.table["content_policy"] is Action.SKIP
+        assert examine(file).findings == ()
+
+    def test_what_a_short_file_leaves_out_has_its_default(self) -> None:
+        deployment = examined(
+            {"targets": {"a": {"base_url": "http://[::1]:8000"}}, "routes": {"chat": {"ladder": ["a"]}}}
+        ).deployment
+        assert isinstance(deployment, Deployment)
+        assert deployment.memory == MemorySettings()
+        assert deployment.routes["chat"].id == "chat"
+        assert deployment.routes["chat"].ladder[0].model_id == "a"
+        assert deployment.routes["chat"].deadline_secs is None
+
+    def test_callers_ask_for_a_route_by_its_id_and_routes_keep_their_order(self) -> None:
+        document = small()
+        document["routes"] = {
+            "z": {"ladder": ["a", "b"]},
+            "table": {"id": "gpt-4o", "ladder": ["b", "a"], "deadline_secs": 30},
+        }
+        deployment = examined(document).deployment
+        assert deployment is not None
+        assert list(deployment.routes) == ["z", "gpt-4o"]
+        assert deployment.routes["gpt-4o"].deadline_secs == 30
+
+    def test_every_key_of_a_client_can_be_given_in_the_file_but_no_callable(self) -> None:
+        assert "api_key" not in CLIENT
+        assert {"timeout_secs", "extra_body", "forward_headers"} <= CLIENT.keys()
+        assert all(words(hint) for table in (CLIENT, TARGET, ROUTE, MEMORY, FILE) for hint in table.values())
+
+    def test_a_file_with_mistakes_is_refused_with_all_that_stop_it(self, file: Path) -> None:
+        file.write_text(
+            '[llm_clients.here]\nbase_url = "https://llm.example"\nmax_retries = 99\ntimeout_secs = 0\n'
+            '[targets.a]\nllm_client = "her"\n[routes.chat]\nladder = ["a"]'
+        )
+        with pytest.raises(ConfigurationError) as refused:
+            load(file)
+        assert str(refused.value).splitlines() == [
+            f"{file}: [llm_clients.here] max_retries: is 99; give 0 to 10",
+            f"{file}: [targets.a] llm_client: names 'her', which is none of [llm_clients]; did you mean here?",
+        ]
+
+    def test_a_bound_that_cannot_be_used_means_no_bound_and_does_not_stop_loading(self, file: Path) -> None:
+        file.write_text(
+            '[targets.a]\nbase_url = "https://llm.example"\ntimeout_secs = 0\n[routes.chat]\nladder = ["a"]'
+        )
+        assert load(file).routes["chat"].ladder[0].timeout_secs == 0
+        assert [finding.level for finding in examine(file).findings] == [Level.ERROR, Level.WARNING]
+
+    def test_a_credential_that_is_not_set_stops_loading_and_is_a_warning_where_files_are_checked(
+        self, file: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        file.write_text(EXAMPLE)
+        monkeypatch.delenv("OPENROUTER_API_KEY", raising=False)
+
+        examination = examine(file)
+        assert examination.deployment is not None
+        assert [finding.level for finding in examination.findings] == [Level.WARNING]
+        with pytest.raises(
+            ConfigurationError, match=r"api_key_env: names OPENROUTER_API_KEY, which is not set"
+        ):
+            load(file)
+
+
+class TestFilesThatCannotBeRead:
+    @pytest.mark.parametrize(
+        ("content", "why"),
+        [
+            (b'[memory]\nurl = "memory:', "is no TOML: .*line 2"),
+            (b"a = 1\nb = ]", r"is no TOML: .*\(at line 2, column 5\)"),
+            (b"a = '\xff'", "is no TOML: 'utf-8' codec"),
+            (b"a = " + b"[" * 100_000, "is nested too deeply to be read"),
+            (b"a = " + b"9" * 5_000, "is no TOML"),
+        ],
+    )
+    def test_say_where_they_break_in_one_finding(self, file: Path, content: bytes, why: str) -> None:
+        file.write_bytes(content)
+        examination = examine(file)
+        assert not examination.readable
+        assert examination.deployment is None
+        assert examination.count(Level.ERROR) == 1
+        with pytest.raises(ConfigurationError, match=why):
+            load(file)
+
+    def test_may_not_be_there(self, file: Path) -> None:
+        with pytest.raises(ConfigurationError) as refused:
+            load(file)
+        assert str(refused.value) == f"{file}: cannot be read: No such file or directory"
+
+
+def test_a_file_with_many_mistakes_gives_all_of_them_at_once(file: Path, snapshot: SnapshotAssertion) -> None:
+    file.write_text(
+        f"""
+        [memory]
+        url = "redis://user:{SECRET}@cache"
+        ttl_secs = 0
+        on_memory_error = "shrug"
+
+        [llm_clients.one]
+        format = "anthropic_messages"
+        base_url = "https://llm.example/v1?api_key={SECRET}"
+        max_retries = "two"
+        timeout_secs = inf
+        retires = 3
+        breaker = {{ failures = 3 }}
+        extra_headers = {{ authorization = "{SECRET}", x-title = "caf\u00e9", n = 1 }}
+
+        [llm_clients.two]
+        api_key = "{SECRET}"
+
+        [targets.a]
+        llm_client = "oen"
+
+        [targets.b]
+        llm_client = "two"
+        context_window = 8192
+
+        [targets.c]
+
+        [routes.chat]
+        ladder = ["a", "b", "b", "d"]
+        on = {{ unavailable = "evict", overload = "skip" }}
+
+        [routes.other]
+        ladder = "a"
+
+        [rotues.typo]
+        """
+    )
+    findings = [f"{f.level}: {f}".replace(str(file), file.name) for f in examine(file).findings]
+    assert "\n".join(findings) == snapshot
+    assert len(findings) == 23
+    assert SECRET not in "".join(findings)
+    assert [line.count("\n") for line in findings] == [0] * len(findings), "one line each"
+
+
+class TestKeys:
+    @pytest.mark.parametrize(
+        ("document", "line"),
+        [
+            (small(rotues={}), "error: rotues: is unknown here; did you mean routes?"),
+            (
+                small({"max_retry": 1}),
+                "error: [llm_clients.here] max_retry: is unknown here; did you mean max_retries?",
+            ),
+            (
+                small(route={"fallbackModel": "b"}),
+                "error: [routes.chat] fallbackModel: is unknown here; choose from id, ladder, on, deadline_secs",
+            ),
+            (
+                small({"breaker": {}}),
+                "error: [llm_clients.here] breaker: is not supported by this version of turnout",
+            ),
+            (
+                small(route={"affinity": "home"}),
+                "error: [routes.chat] affinity: is not supported by this version of turnout",
+            ),
+            (
+                small(target={"tools": False}),
+                "error: [targets.a] tools: is not supported by this version of turnout",
+            ),
+            (
+                small({"format": "openai_responses"}),
+                "error: [llm_clients.here] format: is 'openai_responses',"
+                " which is not supported by this version of turnout; give openai_chat",
+            ),
+            (small({"format": "grpc"}), "error: [llm_clients.here] format: is 'grpc'; give openai_chat"),
+            (
+                small(memory={"on_memory_error": "stop"}),
+                "error: [memory] on_memory_error: is 'stop'; give serve or raise",
+            ),
+        ],
+    )
+    def test_what_is_unknown_or_not_built_yet_is_refused(self, document: dict[str, Any], line: str) -> None:
+        assert only(document) == line
+        assert not loads(document)
+
+    @pytest.mark.parametrize(
+        ("document", "line"),
+        [
+            (
+                small({"max_retries": "2"}),
+                "error: [llm_clients.here] max_retries: is a string; give a whole number",
+            ),
+            (
+                small({"max_retries": True}),
+                "error: [llm_clients.here] max_retries: is true or false; give a whole number",
+            ),
+            (
+                small({"max_retries": 2.5}),
+                "error: [llm_clients.here] max_retries: is a number; give a whole number",
+            ),
+            (
+                small({"retry_timeouts": 1}),
+                "error: [llm_clients.here] retry_timeouts: is a whole number; give true or false",
+            ),
+            (
+                small({"timeout_secs": [1]}),
+                "error: [llm_clients.here] timeout_secs: is a list; give a number",
+            ),
+            (
+                small({"timeout_secs": 10**400}),
+                "error: [llm_clients.here] timeout_secs: is too large; give a number",
+            ),
+            (
+                small({"extra_query": {"n": 1}}),
+                "error: [llm_clients.here.extra_query] n: is a whole number; give a string",
+            ),
+            (
+                small({"extra_query": []}),
+                "error: [llm_clients.here] extra_query: is a list; give a table of strings",
+            ),
+            (
+                small({"forward_headers": ["a", 1]}),
+                "error: [llm_clients.here] forward_headers: holds a whole number; give a list of strings",
+            ),
+            (small(target={"id": {}}), "error: [targets.a] id: is a table; give a string"),
+            (
+                small(target={"id": datetime.date(2026, 1, 1)}),
+                "error: [targets.a] id: is a date or time; give a string",
+            ),
+            (small(memory="sqlite:x.db"), "error: memory: is a string; give a table"),
+            (small(schema_version="1"), "error: schema_version: is a string; give a whole number"),
+        ],
+    )
+    def test_a_value_of_the_wrong_type(self, document: dict[str, Any], line: str) -> None:
+        assert only(document) == line
+        assert not loads(document)
+
+    def test_a_string_where_a_ladder_is_needed(self) -> None:
+        document = small(route={"ladder": "a"})
+        assert only(document) == "error: [routes.chat] ladder: is a string; give a list of strings"
+
+    def test_a_table_without_a_name_of_its_own(self) -> None:
+        document = small()
+        document["routes"] = {"ladder": ["a", "b"], "deadline_secs": 3}
+        assert told(document)[-2:] == [
+            "error: [routes] ladder: is a list where a table is needed; begin one with [routes.NAME]",
+            "error: [routes] deadline_secs: is a whole number where a table is needed; begin one with [routes.NAME]",
+        ]
+
+    @pytest.mark.parametrize(
+        ("document", "line"),
+        [
+            (small({"max_retries": 11}), "error: [llm_clients.here] max_retries: is 11; give 0 to 10"),
+            (
+                small({"max_retries": 2**20_000}),
+                "error: [llm_clients.here] max_retries: is too large; give 0 to 10",
+            ),
+            (
+                small({"max_retry_after_secs": math.nan}),
+                "error: [llm_clients.here] max_retry_after_secs: is nan; give 0 to 31536000",
+            ),
+            (
+                small({"max_body_bytes": 0}),
+                "error: [llm_clients.here] max_body_bytes: is 0; give 1 to 1073741824",
+            ),
+            (small(memory={"ttl_secs": 0.5}), "error: [memory] ttl_secs: is 0.5; give 1 to 31536000"),
+            (small(memory={"max_sessions": 0}), "error: [memory] max_sessions: is 0; give 1 to 1000000000"),
+            (
+                small(memory={"memory_timeout_ms": -1}),
+                "error: [memory] memory_timeout_ms: is -1; give 1 to 60000",
+            ),
+        ],
+    )
+    def test_a_number_out_of_range(self, document: dict[str, Any], line: str) -> None:
+        assert only(document) == line
+        assert not loads(document)
+
+    @pytest.mark.parametrize("bound", [0, -1, math.nan, math.inf, 1e9])
+    @pytest.mark.parametrize("key", ["connect_timeout_secs", "timeout_secs", "deadline_secs"])
+    def test_a_bound_that_means_none_is_an_error_that_loads(self, key: str, bound: float) -> None:
+        document = small(route={key: bound}) if key == "deadline_secs" else small({key: bound})
+        assert "which means no bound; give seconds above 0, at most 31536000" in only(document)
+        assert loads(document)
+
+    def test_the_schema_of_a_later_version_is_the_only_thing_that_is_said(self) -> None:
+        later = {"schema_version": 2, "lines": {}}
+        assert (
+            only(later)
+            == "error: schema_version: is not 1, which this version reads; upgrade turnout to read this file"
+        )
+        assert not loads(later)
+
+    def test_there_was_no_earlier_schema(self) -> None:
+        assert (
+            only(small(schema_version=0))
+            == "error: schema_version: is not 1, which this version reads; give that"
+        )
+
+    @pytest.mark.parametrize("name", ["", "two words", "x" * 65, "caf\u00e9", "line\nbreak"])
+    @pytest.mark.parametrize("kind", ["llm_clients", "targets", "routes"])
+    def test_a_name_that_cannot_be_one(self, kind: str, name: str) -> None:
+        document = small()
+        document[kind][name] = document[kind].pop(
+            {"llm_clients": "here", "targets": "a", "routes": "chat"}[kind]
+        )
+        lines = told(document)
+        assert any("is no name; use 1 to 64 of the characters" in line for line in lines)
+        assert not any("\n" in line for line in lines)
+        assert not loads(document)
+
+    def test_a_name_that_TOML_has_to_quote_is_shown_quoted(self) -> None:
+        document = small()
+        document["targets"]["x.y"] = {"base_url": "https://llm.example", "max_retries": -1}
+        document["routes"]["chat"]["ladder"] = ["a", "b", "x.y"]
+        assert only(document) == 'error: [targets."x.y"] max_retries: is -1; give 0 to 10'
+
+
+class TestReferences:
+    def test_a_client_that_does_not_exist(self) -> None:
+        assert told(small(target={"llm_client": "her"})) == [
+            "error: [targets.a] llm_client: names 'her', which is none of [llm_clients]; did you mean here?"
+        ]
+        assert told({**small(), "llm_clients": {}})[0].endswith(
+            "which is none of [llm_clients]; there is none"
+        )
+
+    def test_a_target_says_where_it_is_or_who_knows(self) -> None:
+        document = small()
+        document["targets"]["a"] = {}
+        assert only(document) == (
+            "error: [targets.a] llm_client: is missing; name one of [llm_clients], or give base_url here"
+        )
+        document["targets"]["a"] = {"llm_client": 3}
+        assert only(document) == "error: [targets.a] llm_client: is a whole number; give a string"
+        document["targets"]["a"] = {"base_url": 3}
+        assert only(document) == "error: [targets.a] base_url: is a whole number; give a string"
+
+    def test_a_client_without_an_address_is_told_once_unless_its_targets_have_their_own(self) -> None:
+        document = small()
+        document["llm_clients"]["here"] = {"max_retries": 0}
+        assert only(document) == (
+            "error: [llm_clients.here] base_url: is missing; give one like https://api.example.com/v1"
+        )
+        for name in ("a", "b"):
+            document["targets"][name]["base_url"] = f"https://{name}.example/v1"
+        assert told(document) == []
+
+    def test_what_nothing_uses(self) -> None:
+        document = small()
+        document["llm_clients"]["spare"] = {"base_url": "https://spare.example", "api_key_env": "NOT_SET"}
+        document["targets"]["idle"] = {"llm_client": "here"}
+        assert told(document) == [
+            "warning: [llm_clients.spare]: is used by no target",
+            "warning: [targets.idle]: is in no ladder",
+        ]
+        assert loads(document), "a credential that no route needs is not asked for"
+
+    def test_a_ladder_names_targets_each_once(self) -> None:
+        assert told(small(route={"ladder": ["a", "bb", "chat", "a", "b"]})) == [
+            "error: [routes.chat] ladder: names 'a' twice; a target is tried once a turn",
+            "error: [routes.chat] ladder: names 'bb', which is none of [targets]; did you mean b?",
+            "error: [routes.chat] ladder: names 'chat', which is none of [targets] but a route;"
+            " a ladder holds targets, never other routes",
+        ]
+
+    def test_a_ladder_that_is_missing_empty_or_short(self) -> None:
+        document = small()
+        document["routes"]["more"] = {}
+        assert only(document) == "error: [routes.more] ladder: is missing; list the targets to try, in order"
+        document["routes"]["more"] = {"ladder": []}
+        assert only(document) == "error: [routes.more] ladder: its ladder is empty; give at least one target"
+        document["routes"]["more"] = {"ladder": ["a"]}
+        assert (
+            only(document)
+            == "warning: [routes.more] ladder: has one target: there is nothing to fall back to"
+        )
+
+    def test_one_model_at_one_address_under_two_names(self) -> None:
+        same = {"id": "m"}
+        document = small(target=same)
+        document["targets"]["b"].update(same)
+        assert only(document) == (
+            "warning: [routes.chat] ladder: holds 'a' and 'b', which are the same model at the same address"
+        )
+        document["targets"]["b"]["api_key_env"] = "OTHER_ACCOUNT"
+        assert told(document, OTHER_ACCOUNT=SECRET) == [], "a second account is worth asking"
+
+    def test_a_deployment_without_routes(self) -> None:
+        assert told({}) == ["error: routes: is missing: nothing can be asked for; add [routes.NAME]"]
+        assert told({"routes": []}) == ["error: routes: is a list; give a table"]
+
+    def test_two_routes_with_one_id(self) -> None:
+        document = small()
+        document["routes"]["again"] = {"id": "chat", "ladder": ["b", "a"]}
+        assert (
+            only(document) == "error: [routes.again] id: is 'chat', as another route's is; give each its own"
+        )
+        document["routes"]["again"]["id"] = ""
+        assert "is no name" in only(document)
+
+    def test_a_policy_that_cannot_be(self) -> None:
+        lines = told(small(route={"on": {"unavailable": "evict", "overload": "skip", "capability": 1}}))
+        assert lines[0] == "error: [routes.chat.on] unavailable: is 'evict'; give one of skip, surface"
+        assert lines[1].startswith(
+            "error: [routes.chat.on] overload: is no kind of error that a policy can change"
+        )
+        assert lines[2] == "error: [routes.chat.on] capability: is a whole number; give a string"
+
+
+class TestCredentials:
+    @pytest.mark.parametrize(
+        "client",
+        [
+            {"api_key": SECRET},
+            {"token": SECRET},
+            {"password": SECRET},
+            {"extra_headers": {"Authorization": f"Bearer {SECRET}"}},
+            {"extra_headers": {"x-api-key": SECRET}},
+            {"extra_headers": {"Cookie": SECRET}},
+            {"extra_headers": {"x-custom": f"Bearer {SECRET}"}},
+            {"extra_query": {"key": SECRET}},
+            {"extra_query": {"access_token": SECRET}},
+            {"base_url": f"https://user:{SECRET}@llm.example/v1"},
+            {"base_url": f"https://llm.example/v1?api-key={SECRET}"},
+            {"api_key_env": f"sk-{SECRET}"},
+            {"api_key_env": "0123456789abcdef0123456789abcdef"},
+            {"extra_body": {"nested": [{"deep": f"sk-{SECRET}"}]}},
+            {"headers": {"x": f"sk-{SECRET}"}},
+            {f"sk-{SECRET}": 1, "api_key": SECRET},
+        ],
+    )
+    def test_have_no_place_in_a_file_and_are_never_shown(self, client: dict[str, Any]) -> None:
+        document = small(client)
+        lines = told(document)
+        assert any("holds a credential, which does not belong in a file" in line for line in lines)
+        assert SECRET not in repr(examined(document).findings)
+        assert "0123456789" not in repr(examined(document).findings)
+        assert not loads(document)
+
+    def test_are_found_once_however_they_show(self) -> None:
+        assert len(told(small({"api_key": f"sk-{SECRET}"}))) == 1
+
+    @pytest.mark.parametrize(
+        "client",
+        [
+            {"extra_headers": {"x-title": "my app", "http-referer": "https://app.example", "x-empty": ""}},
+            {"extra_query": {"api-version": "2024-10-21"}},
+            {"base_url": "https://llm.example/v1?api-version=1"},
+            {"extra_body": {"stop_token": "<s>", "max_tokens": 5}},
+            {"auth_header": "x-api-key"},
+        ],
+    )
+    def test_are_not_suspected_where_there_are_none(self, client: dict[str, Any]) -> None:
+        assert told(small(client)) == []
+
+    def test_that_are_too_short_to_be_one(self) -> None:
+        document = small({"api_key_env": "SHORT_KEY"})
+        assert only(document, SHORT_KEY="seven77") == (
+            "error: [llm_clients.here] api_key_env: names SHORT_KEY, which holds less than 8 characters: no credential"
+        )
+        assert not loads(document, SHORT_KEY="seven77")
+
+    def test_a_target_s_own_variable_is_told_at_the_target(self) -> None:
+        document = small({"api_key_env": "SHARED_KEY"}, target={"api_key_env": "OWN_KEY"})
+        assert only(document, SHARED_KEY=SECRET).startswith("warning: [targets.a] api_key_env: names OWN_KEY")
+
+    def test_a_variable_s_name_is_not_shown_if_it_could_be_the_key(self) -> None:
+        line = only(small({"api_key_env": "hunter2hunter2"}))
+        assert line.startswith("warning: [llm_clients.here] api_key_env: names a variable, which is not set")
+
+    @pytest.mark.parametrize("name", ["", "MY-KEY", "1KEY", "$KEY"])
+    def test_a_variable_s_name_that_cannot_be_one(self, name: str) -> None:
+        assert only(small({"api_key_env": name})) == (
+            "error: [llm_clients.here] api_key_env: is no name of an environment variable; give one like OPENAI_API_KEY"
+        )
+
+    def test_the_caller_s_and_ours_do_not_go_together(self) -> None:
+        what = "forward_auth: does not go with api_key_env: one sends the caller's credential, the other ours; keep one"
+        assert (
+            only(small({"api_key_env": "K", "forward_auth": True}), K=SECRET)
+            == f"error: [llm_clients.here] {what}"
+        )
+        assert (
+            only(small({"api_key_env": "K"}, {"forward_auth": True}), K=SECRET)
+            == f"error: [targets.a] {what}"
+        )
+
+    @pytest.mark.parametrize("client", [{"api_key_env": "K"}, {"forward_auth": True}])
+    def test_over_plain_http_are_an_error_that_loads(self, client: dict[str, Any]) -> None:
+        document = small({"base_url": "http://llm.example/v1", **client})
+        assert only(document, K=SECRET) == (
+            "error: [llm_clients.here] base_url:"
+            " sends a credential over plain http, where it can be read on its way; use https"
+        )
+        assert loads(document, K=SECRET)
+        assert told(small({"base_url": "http://llm.example/v1"})) == [], "no credential, nothing to read"
+
+    @pytest.mark.parametrize(
+        "host", ["localhost:8000", "127.0.0.1", "127.9.9.9:80", "[::1]:1", "llm.localhost"]
+    )
+    def test_over_plain_http_within_the_machine_are_fine(self, host: str) -> None:
+        assert told(small({"base_url": f"http://{host}/v1", "api_key_env": "K"}), K=SECRET) == []
+
+    def test_a_target_that_moves_its_client_s_credential_to_plain_http(self) -> None:
+        moved = small({"api_key_env": "K"}, {"base_url": "http://llm.example"})
+        assert only(moved, K=SECRET).startswith(
+            "error: [targets.a] base_url: sends a credential over plain http"
+        )
+        added = small({"base_url": "http://llm.example"}, {"api_key_env": "K"})
+        assert only(added, K=SECRET).startswith(
+            "error: [targets.a] api_key_env: sends a credential over plain http"
+        )
+
+
+class TestAddressesAndHeaders:
+    @pytest.mark.parametrize(
+        "url",
+        [
+            "",
+            "llm.example/v1",
+            "localhost:8000",
+            "ftp://llm.example",
+            "https://",
+            "http://[::1",
+            "https://h:99999",
+        ]
+        + ["https://a b/v1", "https://llm.example/v1\n", "https://" + "x" * 64 + ".example"],
+    )
+    def test_no_address_of_an_upstream(self, url: str) -> None:
+        document = small({"base_url": url, "forward_auth": True})
+        assert only(document) == (
+            "error: [llm_clients.here] base_url: is no URL of an upstream; give one like https://api.example.com/v1"
+        )
+        assert not loads(document)
+
+    @pytest.mark.parametrize(
+        "url", ["https://llm.example", "HTTP://10.0.0.1:8080/v1/", "https://[2001:db8::1]/v1"]
+    )
+    def test_an_address(self, url: str) -> None:
+        assert told(small({"base_url": url})) == []
+
+    @pytest.mark.parametrize(
+        ("client", "line"),
+        [
+            ({"auth_header": "x api key"}, "auth_header: is 'x api key', which cannot carry a credential"),
+            ({"auth_header": "Connection"}, "auth_header: is 'Connection', which cannot carry a credential"),
+            ({"forward_headers": ["x:y"]}, "forward_headers: holds 'x:y', which is no name of a header"),
+            (
+                {"forward_headers": ["Authorization"]},
+                "forward_headers: holds 'Authorization', which is never forwarded from here",
+            ),
+            (
+                {"forward_headers": ["host"]},
+                "forward_headers: holds 'host', which belongs to the caller's connection and is never forwarded",
+            ),
+            ({"extra_headers": {"x\r\ny": "z"}}, r'extra_headers] "x\r\ny": is no name of a header'),
+            ({"extra_headers": {"x": "a\r\nb: c"}}, "extra_headers] x: cannot be sent"),
+            ({"extra_headers": {"x": " a"}}, "extra_headers] x: cannot be sent"),
+            (
+                {"extra_headers": {"Content-Length": "3"}},
+                "extra_headers] Content-Length: belongs to the connection",
+            ),
+        ],
+    )
+    def test_a_header_that_cannot_be_sent(self, client: dict[str, Any], line: str) -> None:
+        assert line in only(small(client))
+        assert not loads(small(client))
+
+
+class TestMemory:
+    @pytest.mark.parametrize(
+        "url", ["memory:", "sqlite:turnout.db", "sqlite:/var/lib/turnout.db", "sqlite:./a b.db"]
+    )
+    def test_a_memory(self, url: str) -> None:
+        deployment = examined(
+            small(memory={"url": url, "durability": "full", "memory_timeout_ms": 50})
+        ).deployment
+        assert deployment is not None
+        assert deployment.memory == MemorySettings(url=url, durability="full", memory_timeout_ms=50.0)
+
+    @pytest.mark.parametrize(
+        ("url", "what"),
+        [
+            ("redis://cache:6379", "redis is not supported by this version; give sqlite:PATH or memory:"),
+            ("rediss://cache", "rediss is not supported by this version; give sqlite:PATH or memory:"),
+            ("postgres://db", "is no memory; give sqlite:PATH or memory:"),
+            ("memory:x", "is no memory; give sqlite:PATH or memory:"),
+            ("sqlite:", "names no file"),
+            ("sqlite::memory:", "names no file"),
+            ("sqlite:///turnout.db", "names no file"),
+        ],
+    )
+    def test_no_memory(self, url: str, what: str) -> None:
+        assert only(small(memory={"url": url})).startswith(f"error: [memory] url: {what}")
+
+
+KEYS = sorted({*FILE, *MEMORY, *TARGET, *ROUTE, "a", "b", "breaker", "api_key", "unavailable"})
+SCALARS = (
+    st.sampled_from(["a", "b", "skip", "sk-abcdefghijklmnop", "http://[", "sqlite:", "https://llm.example"])
+    | st.text(max_size=8)
+    | st.integers()
+    | st.just(2**20_000)
+    | st.floats()
+    | st.booleans()
+    | st.datetimes()
+    | st.dates()
+    | st.times()
+)
+ANYTHING = st.recursive(
+    SCALARS,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(KEYS) | st.text(max_size=8), inner, max_size=4)
+    ),
+    max_leaves=20,
+)
+TABLES = st.dictionaries(st.sampled_from(["a", "b", "c d"]), st.dictionaries(st.sampled_from(KEYS), ANYTHING))
+
+
+@given(
+    st.dictionaries(st.text(max_size=8), ANYTHING, max_size=3),
+    st.fixed_dictionaries(
+        {}, optional={"memory": ANYTHING, "llm_clients": TABLES, "targets": TABLES, "routes": TABLES}
+    ),
+)
+def test_whatever_a_file_holds_it_is_only_found_wanting(rest: dict[str, Any], tables: dict[str, Any]) -> None:
+    examination = examined({**rest, **tables})
+    stopped = any(finding.stops and finding.level is Level.ERROR for finding in examination.findings)
+    assert stopped is (examination.deployment is None)
+    assert "sk-abcdefghijklmnop" not in "".join(map(str, examination.findings))
