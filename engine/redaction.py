@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final
-from urllib.parse import quote
 
 import msgspec
 
@@ -139,8 +138,9 @@ def _pattern(secrets: tuple[str, ...]) -> re.Pattern[str] | None:
 
 
 def _escaped(secret: str) -> str:
+    # the encoded forms first: the character itself may be what an encoded form begins with
     return "".join(
-        f"(?:\\\\?{re.escape(char)}|{re.escape(quote(char, safe=''))}|{_percent(char)}|\\\\u{ord(char):04x})"
+        f"(?:\\\\u{ord(char):04x}|{_percent(char)}|\\\\?{re.escape(char)})"
         for char in secret
     )
 
@@ -152,10 +152,11 @@ def _percent(char: str) -> str:
 def _in_base64(secret: str) -> Iterator[str]:
     """What a secret looks like inside base64, at each of the three places where it can begin.
 
-    The characters at both ends depend on its neighbours and are left out.
+    The characters at both ends depend on its neighbours and may be any; those next to them go as well.
     """
     raw = secret.encode()
     for shift in range(3):
         whole = base64.b64encode(b"\x00" * shift + raw).decode().rstrip("=")
         inner = whole[(0, 2, 3)[shift] : len(whole) - (0 if (len(raw) + shift) % 3 == 0 else 1)]
-        yield "".join("[+-]" if char == "+" else "[/_]" if char == "/" else re.escape(char) for char in inner)
+        core = "".join("[+-]" if c == "+" else "[/_]" if c == "/" else re.escape(c) for c in inner)
+        yield f"[A-Za-z0-9+/_-]{{0,16}}{core}[A-Za-z0-9+/_=-]{{0,16}}"

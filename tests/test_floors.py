@@ -5,6 +5,7 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+
 import turnout
 from turnout.engine import errors
 from turnout.machines.vocabulary import TurnoutError
@@ -21,9 +22,7 @@ FLOORS = {
     "engine.memory": 2,
     "engine.sinks": 2,
     "engine.wire": 2,
-    "engine.checks": 3,
     "engine.deployment": 3,
-    "engine.finding": 3,
     "engine.drive": 3,
     "engine.router": 4,
     "engine.scenario": 5,
@@ -130,7 +129,9 @@ def test_every_error_is_of_the_one_tree_and_drawn_in_it() -> None:
         value
         for name in MODULES
         for value in vars(import_module(f"turnout.{name}")).values()
-        if isinstance(value, type) and issubclass(value, Exception) and value.__module__.startswith("turnout.")
+        if isinstance(value, type)
+        and issubclass(value, Exception)
+        and value.__module__.startswith("turnout.")
     }
     assert {error.__name__ for error in raised if not issubclass(error, TurnoutError)} == set()
     public = {error.__name__ for error in raised if not error.__name__.startswith("_")}

@@ -1,13 +1,13 @@
 """From what a failed attempt brought back to a verdict. Pure, and total: no reply makes it raise.
 
-unwrap.py       finds the diagnostic fields of a body, as deep as proxies wrap them
-text.py         makes a diagnostic message safe to match: no URLs, no quoted request
-codes.py        what structured codes say, alone or with the parameter that they name
-wordings.py     what diagnostic sentences say: a noun and what is said of it
-statuses.py     what a status says where nothing else does
-retry_after.py  how long the upstream asks to wait
-transport.py    failures that brought no reply
-reading.py      the order in which these are asked
+- `unwrap` finds the diagnostic fields of a body, as deep as proxies wrap them
+- `text` makes a diagnostic message safe to match: no URLs, no names, no quoted request
+- `codes`: what structured codes say, alone or with the parameter that they name
+- `nouns` and `wordings`: what diagnostic sentences speak of, and what they say of it
+- `statuses`: what a status says where nothing else does
+- `retry_after`: how long the upstream asks to wait
+- `transport`: failures that brought no reply
+- `reading`: the order in which these are asked
 """
 
 from turnout.engine.classify.reading import classify, unreadable

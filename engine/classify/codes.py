@@ -151,7 +151,7 @@ def refused(param: str) -> Meaning | None:
         schema = "parameters" in param or "schema" in param
         return _capability(F.TOOL_SCHEMA if schema else F.TOOLS)
     if root in _OF_MESSAGES:
-        return _capability(F.ROLE if leaf == "role" else F.OTHER)
+        return _capability(F.ROLE if leaf == "role" else F.OTHER) if leaf != root else None
     if root == "model":
         return None
     feature = _FEATURES.get(param) or _FEATURES.get(root if root == param.strip(".") else "")

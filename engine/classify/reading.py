@@ -8,12 +8,12 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct
 
-from turnout.engine.classify import codes, statuses, wordings
+from turnout.engine.classify import codes, nouns, statuses, wordings
 from turnout.engine.classify.codes import Meaning
 from turnout.engine.classify.reply import Reply
 from turnout.engine.classify.retry_after import retry_after
 from turnout.engine.classify.unwrap import MAX_MESSAGE, Finding, findings
-from turnout.engine.classify.verdict import UNRECOGNISED, Evidence, Feature, Verdict
+from turnout.engine.classify.verdict import UNRECOGNISED, Evidence, Verdict
 from turnout.engine.classify.wordings import Wording
 from turnout.machines.vocabulary import ErrorKind as Kind
 
@@ -131,8 +131,8 @@ def _by_wording(rows: tuple[Wording, ...]) -> _Stage:
 
 
 def _worded(row: Wording, finding: Finding, sentence: str) -> _Found:
-    named = wordings.features(sentence) or (Feature.OTHER.value,) if row.kind is Kind.CAPABILITY else ()
-    param = wordings.setting(sentence) if row.kind is Kind.PARAMETER_REJECT else ""
+    named = nouns.features(sentence) if row.kind is Kind.CAPABILITY else ()
+    param = nouns.setting(sentence) if row.kind is Kind.PARAMETER_REJECT else ""
     return _Found(row.kind, row.rule, finding.path or "message", named, param)
 
 

@@ -86,3 +86,49 @@ def transport_failure(error: BaseException) -> Verdict | None:
         retryable=not timed_out,
         timed_out=timed_out,
     )
+
+
+def too_slow(bound: float | None) -> Verdict:
+    """The verdict on an attempt that ran past its own bound, in seconds."""
+    return Verdict(
+        kind=Kind.UNAVAILABLE,
+        evidence=_TIMEOUT,
+        message=f"no complete answer {_within(bound)}",
+        timed_out=True,
+    )
+
+
+def no_connection(bound: float | None) -> Verdict:
+    """The verdict on a connection that did not come about within its bound: it counts as transport."""
+    return Verdict(
+        kind=Kind.UNAVAILABLE,
+        evidence=Evidence("connect_timeout", "transport"),
+        message=f"no connection {_within(bound)}",
+        retryable=True,
+    )
+
+
+def _within(bound: float | None) -> str:
+    return "in time" if bound is None else f"within {bound:g} s"
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    link: BaseException | None = error
+    while link is not None and id(link) not in seen:
+        seen.add(id(link))
+        yield link
+        link = link.__cause__ or (None if link.__suppress_context__ else link.__context__)
+
+
+def _link(error: BaseException) -> Evidence | None:
+    names = _names(error)
+    if isinstance(error, TimeoutError) or names & _TIMED_OUT:
+        return _TIMEOUT
+    if isinstance(error, _BROKEN_TYPES) or names & (_BROKEN | _NOT_CONNECTED):
+        return _TRANSPORT
+    return _TRANSPORT if isinstance(error, OSError) and error.errno in _BROKEN_ERRNOS else None
+
+
+def _names(error: BaseException) -> frozenset[str]:
+    return frozenset(kind.__name__ for kind in type(error).__mro__)

@@ -83,7 +83,7 @@ def findings(body: bytes) -> tuple[Finding, ...]:
 
 
 def carries_error(body: bytes) -> bool:
-    """Whether the body of a 200 carries an error: a non-empty `error` object or string, on top or in a choice."""
+    """Whether a 200's body carries an error: a non-empty `error` object or string, on top or in a choice."""
     if b'"error"' not in body:  # most answers: they need not be decoded for this
         return False
     value = _json(body.decode("utf-8", "replace"))

@@ -8,7 +8,7 @@ from typing import Final
 import click
 
 from turnout.engine.deployment import Examination, examine
-from turnout.engine.finding import Level
+from turnout.engine.deployment.finding import Level
 
 ALL_WELL: Final = 0
 MISTAKES: Final = 1

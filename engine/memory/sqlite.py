@@ -266,11 +266,8 @@ class SqliteMemory:
         if self._closed:
             return
         self._closed = True
-        self._reading, reading = None, self._reading
         try:
-            await asyncio.shield(
-                asyncio.get_running_loop().run_in_executor(self._worker, self._let_go, reading)
-            )
+            await self._on_worker(lambda: self._let_go(self._reading))
         finally:
             self._worker.shutdown(wait=False)
 
@@ -328,7 +325,9 @@ class SqliteMemory:
 
     async def _select(self, verb: str, sql: str, parameters: tuple[Any, ...]) -> list[tuple[Any, ...]]:
         try:
-            reading = self._reading or await self._opened()
+            reading = self._reading
+            if reading is None or self._closed:
+                reading = await self._opened()
             try:
                 return reading.execute(sql, parameters).fetchall()
             except sqlite3.OperationalError as why:
@@ -353,10 +352,11 @@ class SqliteMemory:
         return job.result
 
     async def _opened(self) -> sqlite3.Connection:
-        self._refuse_if_closed()
-        reading = await self._on_worker(self._open_reading)
-        self._refuse_if_closed()  # it was closed meanwhile, and the connection is the worker's to close
-        return reading
+        while True:  # by the time the worker has opened it, it may have been let go of again
+            self._refuse_if_closed()
+            if self._reading is not None:
+                return self._reading
+            await self._on_worker(self._open_reading)
 
     async def _open_anew(self) -> None:
         """After trouble the next use opens the file again: it may have been replaced to mend it."""
@@ -398,7 +398,7 @@ class SqliteMemory:
         except Exception as why:  # noqa: BLE001  # it is raised where each of the group is awaited
             for job in group:
                 job.error = why
-            self._let_go()
+            self._let_go(None)
 
     def _open(self) -> sqlite3.Connection:
         if self._writing is None:
@@ -407,11 +407,10 @@ class SqliteMemory:
             self._newer = _version(self._writing) > SCHEMA
         return self._writing
 
-    def _open_reading(self) -> sqlite3.Connection:
+    def _open_reading(self) -> None:
         if self._reading is None:
             self._open()
             self._reading = self._connect({**self._pragmas, "busy_timeout": 0, "query_only": 1}, _version)
-        return self._reading
 
     def _create(self) -> None:
         """Make the file before SQLite does, for its owner only; -wal and -shm inherit that."""
@@ -436,8 +435,8 @@ class SqliteMemory:
             raise
         return connection
 
-    def _let_go(self, reading: sqlite3.Connection | None = None) -> None:
-        """Close the connections, undoing what is not committed."""
+    def _let_go(self, reading: sqlite3.Connection | None) -> None:
+        """Close the connections, undoing what is not committed. The loop must not use `reading` any more."""
         for connection in (reading, self._writing):
             if connection is not None:
                 connection.close()

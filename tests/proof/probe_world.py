@@ -94,7 +94,7 @@ class _Play:
             self.run()
         except _Interrupted:
             self.check(Property.SETTLES, self.probe.settled)
-        except Exception as error:  # noqa: BLE001: whatever a changed machine does is told, not raised
+        except Exception as error:  # noqa: BLE001  # what a changed machine does is told, not raised
             self.events.append(repr(error))
             self.check(Property.ENDS, False)
         return Ending(tuple(self.violated), tuple(self.events))

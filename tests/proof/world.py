@@ -240,7 +240,7 @@ class _Play:
             )
             self.run()
             self.end()
-        except Exception as error:  # noqa: BLE001: whatever a changed machine does is told, not raised
+        except Exception as error:  # noqa: BLE001  # what a changed machine does is told, not raised
             self.events.append(repr(error))
             return Ending(self.before, None, (*self.violated, Property.ENDS), tuple(self.events))
         after = Node(kept_in(self.store), tuple(self.answered))
@@ -332,7 +332,8 @@ class _Play:
             self.check(Property.LAST_RESORT, not self.probed and target == self.survivor())
         elif eligible := self.eligible(self.probed):
             self.check(Property.NOT_AGAIN, all(kept.target != target for kept in self.answered))
-            self.check(Property.ELIGIBLE, target == eligible[0] or target in self.probed)
+            in_order = [rung.name for rung in self.world.ladder]
+            self.check(Property.ELIGIBLE, in_order.index(target) <= in_order.index(eligible[0]))
 
     def survivor(self) -> str:
         """A conversation can shrink, a capability does not grow; then who was told first."""
@@ -346,7 +347,7 @@ class _Play:
         self.served = effect is Effect.SERVES
         if effect in FALLBACKS:
             self.check(Property.LASTING, turn.state == ("evicted" if effect in REMEMBERED else "skipped"))
-            if not self.last_resort and (self.eligible(self.probed)):
+            if not self.last_resort and self.eligible(self.probed):
                 self.check(Property.FALLBACK, not turn.ended)
         else:
             self.check(Property.ENDING, turn.ended)
@@ -462,7 +463,7 @@ def sessions_by_view(world: World) -> Figures:
             if view not in additions:
                 additions[view] = {after[len(memory) :] for after in _walked(world, memory, figures)}
             following = {memory + added for added in additions[view]}
-        for after in map(_oldest_first, following):
+        for after in map(oldest_first, following):
             if after not in seen:
                 seen.add(after)
                 queue.append(after)
@@ -479,7 +480,7 @@ def _walked(world: World, memory: Memory, figures: Figures) -> set[Memory]:
     return after
 
 
-def _oldest_first(memory: Memory) -> Memory:
+def oldest_first(memory: Memory) -> Memory:
     """The same memory with the evictions of each target next to the oldest of them."""
     places = list(dict.fromkeys(kept.target for kept in memory))
     return tuple(sorted(memory, key=lambda kept: (places.index(kept.target), kept.reason)))

@@ -8,8 +8,8 @@ from typing import Any, Final, Literal, get_args, get_origin
 
 import msgspec
 
-from turnout.engine.checks import mistakes
-from turnout.engine.finding import Findings, Path
+from turnout.engine.deployment.checks import mistakes
+from turnout.engine.deployment.finding import Findings, Path
 
 Table = Mapping[str, Any]
 Keys = Mapping[str, Any]

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Final, Literal, get_type_hints
 
 from turnout.engine import policy
-from turnout.engine.checks import CREDENTIAL, is_credential, over_plain_http, variable_named
+from turnout.engine.deployment.checks import CREDENTIAL, is_credential, over_plain_http, variable_named
+from turnout.engine.deployment.finding import Finding, Findings, Level, walk
+from turnout.engine.deployment.finding import Path as Place
+from turnout.engine.deployment.tables import Keys, Table, did_you_mean, kind_of, read
 from turnout.engine.errors import ConfigurationError
-from turnout.engine.finding import Finding, Findings, Level, walk
-from turnout.engine.finding import Path as Place
 from turnout.engine.policy import Policy
-from turnout.engine.reading import Keys, Table, did_you_mean, kind_of, read
 from turnout.engine.redaction import SHORTEST_SECRET
 from turnout.engine.route import Route
 from turnout.engine.targets import NAME, Client, Target

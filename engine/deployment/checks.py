@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
 from turnout.engine import route, targets
-from turnout.engine.finding import LIKE_A_KEY, Path
+from turnout.engine.deployment.finding import LIKE_A_KEY, Path
 from turnout.engine.targets import MAX_SECS, usable
 from turnout.engine.upstream import NEVER_FORWARDED
 

@@ -74,7 +74,9 @@ class Findings:
         self._add(Level.WARNING, stops, path, key, what)
 
     def _add(self, level: Level, stops: bool, path: Path, key: str, what: str) -> None:
-        finding = Finding(level, stops, self._file, dotted(path), dotted((key,)) if key else "", hidden(what))
+        finding = Finding(
+            level, stops, self._file, dotted(path), dotted((key,)) if key else "", presentable(what)
+        )
         self._found.setdefault(finding, (path, key))
         self._places.add((path, key))
 
@@ -87,14 +89,12 @@ class Findings:
         return path in self._wrong
 
     def in_order(self, document: Mapping[str, object]) -> tuple[Finding, ...]:
-        """All of them, as one meets them when reading the file from its top."""
+        """All of them, as one meets them when reading from its top the file that they are about."""
         places = {path: line for line, (path, _) in enumerate(walk(document))}
 
         def line(finding: Finding) -> tuple[int, int]:
             path, key = self._found[finding]
-            while path not in places:
-                path = path[:-1]
-            return places.get(path, -1), places.get((*path, key), -1)
+            return places[path], places.get((*path, key), -1)  # a key that is missing has no line
 
         return tuple(sorted(self._found, key=line))
 
@@ -117,11 +117,11 @@ def walk(document: Mapping[str, object]) -> list[tuple[Path, object]]:
 def dotted(path: Path) -> str:
     """A path as TOML writes it: names that are not bare keys are quoted."""
     return ".".join(
-        hidden(name) if _BARE.fullmatch(name) else json.dumps(hidden(name), ensure_ascii=False)
-        for name in path
+        presentable(name if _BARE.fullmatch(name) else json.dumps(name, ensure_ascii=False)) for name in path
     )
 
 
-def hidden(text: str) -> str:
-    """The text without anything that looks like a credential."""
-    return LIKE_A_KEY.sub("[looks like a key]", text)
+def presentable(text: str) -> str:
+    """The text on one line, without anything that looks like a credential or would steer a terminal."""
+    hidden = LIKE_A_KEY.sub("[looks like a key]", text)
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in hidden)

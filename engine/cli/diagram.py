@@ -1,0 +1,99 @@
+"""`turnout diagram`: the machines and the policy, drawn from the rows that the engine steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal
+
+import click
+
+from turnout.engine import diagram
+from turnout.engine.policy import DEFAULT_POLICY, Policy
+from turnout.machines.catalog import MACHINES
+from turnout.machines.stepping import Definition
+from turnout.machines.vocabulary import TurnoutError
+
+if TYPE_CHECKING:
+    from turnout.engine.route import Route
+
+Format = Literal["mermaid", "dot", "table"]
+
+POLICY: Final = "policy"
+
+OF_A_MACHINE: Final[Mapping[Format, Callable[[Definition, Policy], str]]] = {
+    "mermaid": diagram.mermaid,
+    "dot": diagram.dot,
+    "table": lambda definition, _: diagram.table(definition),
+}
+OF_A_POLICY: Final[Mapping[Format, Callable[[Policy], str]]] = {
+    "mermaid": diagram.policy_mermaid,
+    "dot": diagram.policy_dot,
+    "table": diagram.policy_table,
+}
+
+
+@click.command()
+@click.argument("what", default="turn", metavar="[MACHINE]", type=click.Choice([*MACHINES, POLICY]))
+@click.option("--format", type=click.Choice(list(OF_A_MACHINE)), default="mermaid", show_default=True)
+@click.option("--deployment", metavar="FILE", help="Draw the policy of a route of this deployment file.")
+@click.option("--route", metavar="ID", help="The route; may be left out if the file has one only.")
+@click.option(
+    "--write",
+    metavar="DIR",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Write every diagram and a README that shows them into this folder.",
+)
+def command(what: str, format: Format, deployment: str | None, route: str | None, write: Path | None) -> None:
+    """Draw a machine: turn (if none is named), standing or probe; or the policy.
+
+    \b
+    Examples:
+      turnout diagram
+      turnout diagram probe --format dot | dot -Tsvg > probe.svg
+      turnout diagram policy --deployment deployment.toml --route chat
+    """  # noqa: D301 - click has to see the backspace
+    if write is not None:
+        _write(write)
+        return
+    policy = _policy(deployment, route)
+    if what == POLICY:
+        drawn = OF_A_POLICY[format](policy)
+    else:
+        drawn = OF_A_MACHINE[format](MACHINES[what].definition, policy)
+    click.echo(drawn, nl=False)
+
+
+def _write(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, content in diagram.gallery().items():
+            (folder / name).write_text(content, encoding="utf-8")
+            click.echo(folder / name)
+    except OSError as error:
+        raise click.ClickException(f"{folder} cannot be written: {error.strerror}") from error
+
+
+def _policy(deployment: str | None, route: str | None) -> Policy:
+    if deployment is None:
+        if route is not None:
+            raise click.UsageError("--route names a route of a deployment file; give --deployment as well.")
+        return DEFAULT_POLICY
+    # a deployment is read by many modules, of which a plain diagram needs none
+    from turnout.engine.deployment import load
+
+    try:
+        routes = load(deployment).routes
+    except TurnoutError as error:
+        raise click.ClickException(str(error)) from error
+    return _chosen(routes, route, deployment).policy
+
+
+def _chosen(routes: Mapping[str, Route], route: str | None, deployment: str) -> Route:
+    if route is None and len(routes) == 1:
+        return next(iter(routes.values()))
+    if route is None or route not in routes:
+        there_are = ", ".join(sorted(routes)) or "none"
+        wanted = "several routes" if route is None else f"no route {route!r}"
+        raise click.UsageError(f"{deployment} has {wanted}; give --route one of: {there_are}.")
+    return routes[route]

@@ -1,0 +1,178 @@
+"""A service that makes its own calls: what its client raises, and what the turn makes of it."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from turnout import ClientError, InMemory, Reply, Router, Target, TurnBroken, TurnFailed, UpstreamError
+from turnout.engine.clock import VirtualClock
+
+BODY = {"messages": [{"role": "user", "content": "Good morning"}]}
+A, B = Target("a", model="a-1", max_retries=2), Target("b", model="b-1")
+
+
+class Service:
+    """A service with a client of its own, whose outcomes are given by target."""
+
+    def __init__(self, **outcomes: list[Any]) -> None:
+        self.outcomes = outcomes
+        self.asked: list[str] = []
+        self.requests: list[Mapping[str, Any]] = []
+        self.timeouts: list[float | None] = []
+        self.records: list[Any] = []
+        self.clock = VirtualClock()
+
+    async def call(self, target: Target, request: Mapping[str, Any], *, timeout: float | None) -> Any:
+        self.asked.append(target.name)
+        self.requests.append(request)
+        self.timeouts.append(timeout)
+        script = self.outcomes.get(target.name, [])
+        outcome = script.pop(0) if script else {"choices": [{"message": {"content": "ok"}}]}
+        if isinstance(outcome, BaseException):
+            raise outcome
+        if outcome == "silence":
+            await asyncio.get_running_loop().create_future()
+        return outcome
+
+    def turns(self, count: int = 1, *, ladder: tuple[Target, ...] = (A, B), **arguments: Any) -> list[Reply]:
+        async def story() -> list[Reply]:
+            async with Router(
+                ladder=ladder,
+                call=self.call,
+                memory=InMemory(),
+                clock=self.clock,
+                jitter=lambda: 0.0,
+                on_record=self.records.append,
+                **arguments,
+            ) as router:
+                return [await router.turn(BODY, session="s1") for _ in range(count)]
+
+        return self.clock.run(story())
+
+
+def test_the_answer_is_the_mapping_that_the_client_returned() -> None:
+    service = Service(a=[{"answer": 42, "usage": {"prompt_tokens": 7}}])
+    (reply,) = service.turns()
+    assert reply.body == {"answer": 42, "usage": {"prompt_tokens": 7}}
+    assert reply.served_by == "a"
+    assert reply.record.usage == {"prompt_tokens": 7}
+
+
+def test_the_client_gets_the_body_with_the_targets_model_and_what_the_deployment_adds() -> None:
+    service = Service()
+    service.turns(ladder=(Target("a", model="a-1", extra_body={"reasoning_effort": "low"}),))
+    assert service.requests == [{**BODY, "model": "a-1", "reasoning_effort": "low"}]
+
+
+def test_a_capability_error_evicts_for_the_session() -> None:
+    service = Service(
+        a=[ClientError(kind="capability", status=400, message="no images", features=("image",))]
+    )
+    first, second = service.turns(2)
+    assert service.asked == ["a", "b", "b"]
+    assert first.record.probes[0].attempts[0].kind == "capability"
+    assert [p.target for p in second.record.passed_over] == ["a"]
+
+
+def test_an_unavailable_error_is_retried_within_the_probe_and_skipped_for_the_turn_only() -> None:
+    down = [ClientError(kind="unavailable", status=503) for _ in range(3)]
+    service = Service(a=down)
+    first, second = service.turns(2)
+    assert service.asked == ["a", "a", "a", "b", "a"]
+    assert first.served_by == "b"
+    assert second.served_by == "a"
+    assert [attempt.waited for attempt in first.record.probes[0].attempts] == [0, 0.25, 0.5]
+
+
+def test_a_wait_that_the_client_was_told_is_kept() -> None:
+    service = Service(a=[ClientError(kind="unavailable", retry_after=1.5)])
+    service.turns()
+    assert service.records[0].probes[0].attempts[1].waited == 1.5
+
+
+def test_an_error_of_a_kind_that_does_not_exist_is_the_callers_unrecognised() -> None:
+    service = Service(a=[ClientError(kind="provider_error", status=418, message="odd")])
+    with pytest.raises(TurnFailed) as failed:
+        service.turns()
+    assert isinstance(failed.value.error, UpstreamError)
+    assert failed.value.error.verdict.evidence.rule == "unrecognised"
+    assert failed.value.surface == (418, "upstream_error", "upstream_error")
+    assert service.asked == ["a"]
+
+
+def test_a_policy_may_skip_what_nobody_recognised() -> None:
+    service = Service(a=[ClientError(kind="provider_error")])
+    (reply,) = service.turns(on={"unrecognised": "skip"})
+    assert reply.served_by == "b"
+
+
+def test_a_timeout_deep_in_the_cause_chain_is_unavailable_and_not_retried() -> None:
+    error = RuntimeError("generation failed, do not retry")
+    error.__cause__ = ValueError("wrapped")
+    error.__cause__.__cause__ = TimeoutError()
+    service = Service(a=[error])
+    (reply,) = service.turns()
+    assert service.asked == ["a", "b"]
+    assert reply.record.probes[0].reason == "unavailable"
+
+
+def test_a_broken_connection_is_unavailable_and_retried() -> None:
+    service = Service(a=[ConnectionResetError("peer"), ConnectionResetError("peer")])
+    (reply,) = service.turns()
+    assert service.asked == ["a", "a", "a"]
+    assert reply.served_by == "a"
+
+
+@pytest.mark.parametrize("error", [KeyError("choices"), ValueError("bad"), TypeError("worse")], ids=repr)
+def test_any_other_exception_breaks_the_turn_and_nobody_else_is_asked(error: Exception) -> None:
+    service = Service(a=[error])
+    with pytest.raises(TurnFailed) as failed:
+        service.turns()
+    assert isinstance(failed.value.error, TurnBroken)
+    assert failed.value.error.__cause__ is error
+    assert failed.value.surface == (500, "server_error", "server_error")
+    assert service.asked == ["a"]
+    (record,) = service.records
+    assert record.ended_by == "broken"
+    assert [(t.target, t.why) for t in record.not_tried] == [("b", "broken")]
+
+
+@pytest.mark.parametrize("returned", [None, [], "text"], ids=repr)
+def test_a_client_that_returns_no_mapping_breaks_the_turn(returned: object) -> None:
+    service = Service(a=[returned])
+    with pytest.raises(TurnFailed, match="call= returned"):
+        service.turns()
+
+
+def test_a_silent_client_is_left_at_the_targets_bound() -> None:
+    service = Service(a=["silence"])
+    patient = Target("a", timeout_secs=30)
+    (reply,) = service.turns(ladder=(patient, B))
+    assert service.asked == ["a", "b"]
+    assert service.timeouts[0] == 30
+    assert reply.record.took == pytest.approx(30)
+
+
+def test_the_client_is_told_the_time_that_the_deadline_leaves() -> None:
+    service = Service(a=["silence"])
+    with pytest.raises(TurnFailed) as failed:
+        service.turns(deadline_secs=5)
+    assert service.timeouts == [5]
+    assert failed.value.surface == (504, "upstream_error", "upstream_timeout")
+    assert [(t.target, t.why) for t in failed.value.record.not_tried] == [("b", "deadline")]
+
+
+def test_what_the_client_quotes_of_the_prompt_is_not_kept() -> None:
+    body = "cannot read: Good morning, dear Mrs Whitlock of Elm Street"
+    error = ClientError(kind="caller_error", message=body)
+    service = Service(a=[error])
+
+    async def story() -> None:
+        async with Router(ladder=(A,), call=service.call, memory=InMemory(), clock=service.clock) as router:
+            await router.turn({"messages": [{"content": "Good morning, dear Mrs Whitlock of Elm Street"}]})
+
+    with pytest.raises(TurnFailed) as failed:
+        service.clock.run(story())
+    assert failed.value.record.error == "target 'a': caller_error: cannot read: [request text]"

@@ -1,0 +1,98 @@
+"""What is kept of an upstream's message: never a credential, never what the caller wrote."""
+
+import base64
+import json
+from urllib.parse import quote
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from turnout.engine.classify.verdict import Evidence, Verdict
+from turnout.engine.redaction import LONGEST, RUN, Redactor
+from turnout.machines.vocabulary import ErrorKind
+
+KEY = 'sk-Ab/1"23+xyz=9_Q7'
+PROMPT = 'My landlord, Mr Otis Quill, wrote: "the rent is due on the 3rd"\nand I cannot pay it.'
+BODY = {"messages": [{"role": "user", "content": PROMPT}]}
+
+FORMS = {
+    "as it is": KEY,
+    "in upper case": KEY.upper(),
+    "JSON-escaped": json.dumps(KEY)[1:-1],
+    "JSON-escaped with slashes": json.dumps(KEY)[1:-1].replace("/", "\\/"),
+    "JSON-escaped by number": "".join(f"\\u{ord(c):04X}" for c in KEY),
+    "percent-encoded": quote(KEY, safe=""),
+    "percent-encoded in part": quote(KEY),
+    "percent-encoded wholly": "".join(f"%{ord(c):02x}" for c in KEY),
+    "in base64": base64.b64encode(KEY.encode()).decode(),
+    "in base64 with its scheme": base64.b64encode(f"Bearer {KEY}".encode()).decode(),
+    "in base64 after a user": base64.b64encode(f"me:{KEY}".encode()).decode(),
+    "in base64 for URLs": base64.urlsafe_b64encode(f"x:{KEY}!".encode()).decode(),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_credential_is_found_in_every_form_that_an_upstream_may_echo(form: str) -> None:
+    echoed = FORMS[form]
+    cleaned = Redactor([KEY], {}).clean(f"Incorrect key: {echoed}. Get one at our site.")
+    # base64 is not aligned to the credential: a few characters at its ends hold a neighbour's bits
+    assert not any(echoed[i : i + 9] in cleaned for i in range(len(echoed) - 8)), cleaned
+    assert "[credential]" in cleaned
+    assert cleaned.startswith("Incorrect key: ")
+
+
+@given(st.text(st.characters(codec="ascii", exclude_categories=["Cc"]), min_size=8, max_size=60))
+def test_no_credential_survives_whatever_it_is_made_of(key: str) -> None:
+    cleaned = Redactor([key], {}).clean(f"<<{quote(key, safe='')}>> <<{key}>>")
+    assert cleaned == "<<[credential]>> <<[credential]>>"
+
+
+def test_a_credential_in_a_url_goes_with_the_query_and_the_user_info() -> None:
+    cleaned = Redactor([], {}).clean("GET https://me:secret@api.example/v1/chat?key=abc123#top failed")
+    assert cleaned == "GET https://api.example/v1/chat failed"
+
+
+def test_a_quotation_of_the_request_is_replaced_and_the_diagnosis_stays() -> None:
+    cleaned = Redactor([], BODY).clean(f"content filter: {PROMPT!s} was flagged (code 7)")
+    assert cleaned == "content filter: [request text] was flagged (code 7)"
+
+
+def test_a_quotation_is_found_when_the_upstream_quotes_it_as_json() -> None:
+    cleaned = Redactor([], BODY).clean(f"cannot parse {json.dumps(BODY)}")
+    assert "Quill" not in cleaned
+    assert "rent" not in cleaned
+
+
+def test_a_run_shorter_than_a_quotation_stays_since_it_may_be_chance() -> None:
+    body = {"messages": [{"content": "x" * 10 + "maximum context length" + "y" * 10}]}
+    assert len("maximum context length") < RUN
+    cleaned = Redactor([], body).clean("This model's maximum context length is 8192")
+    assert cleaned == "This model's maximum context length is 8192"
+
+
+@given(st.text(min_size=RUN, max_size=200), st.integers(0, 176), st.text(max_size=30), st.text(max_size=30))
+def test_any_run_of_24_characters_of_the_request_is_found_wherever_it_stands(
+    prompt: str, at: int, before: str, after: str
+) -> None:
+    run = prompt[at % (len(prompt) - RUN + 1) :][:RUN]
+    cleaned = Redactor([], {"messages": [{"content": prompt}]}).clean(before + run + after)
+    assert run not in cleaned
+
+
+def test_control_characters_and_reordering_marks_are_removed() -> None:
+    assert Redactor([], {}).clean("a\x00b\x1b[31mc\u202ed\r\n e") == "ab[31mcd e"
+
+
+def test_a_long_message_is_cut_after_it_was_cleaned() -> None:
+    message = "e" * (LONGEST - 10) + KEY + "tail" * 5000
+    cleaned = Redactor([KEY], {}).clean(message)
+    assert len(cleaned) == LONGEST
+    assert KEY[:6] not in cleaned
+
+
+def test_every_text_of_a_verdict_is_cleaned() -> None:
+    verdict = Verdict(
+        kind=ErrorKind.AUTH, evidence=Evidence("x"), message=KEY, code=KEY, param=KEY, request_id=KEY
+    )
+    assert KEY not in repr(Redactor([KEY], {}).verdict(verdict))
