@@ -49,8 +49,7 @@ def mermaid(definition: Definition, policy: Policy | None = None) -> str:
         policy: drawn with the turn machine; the other machines have none.
     """
     lines = ["stateDiagram-v2", f"    [*] --> {definition.initial}"]
-    for edge in _edges(definition.arcs):
-        lines.append(f"    {edge.source} --> {edge.dest}: {'<br/>'.join(edge.labels)}")
+    lines += [f"    {e.source} --> {e.dest}: {'<br/>'.join(e.labels)}" for e in _edges(definition.arcs)]
     lines += [f"    {state} --> [*]" for state in definition.final]
     if policy is not None and definition.name == turn_machine.DEFINITION.name:
         lines += [f"    note right of {TurnState.CLASSIFIED}"]
@@ -66,7 +65,7 @@ def dot(definition: Definition, policy: Policy | None = None) -> str:
     lines += [f"    {state} [peripheries=2]" for state in definition.final]
     for edge in _edges(definition.arcs):
         label = "\\n".join(edge.labels)
-        lines.append(f'    {edge.source} -> {edge.dest} [label="{label}"]')
+        lines += [f'    {edge.source} -> {edge.dest} [label="{label}"]']
     if policy is not None and definition.name == turn_machine.DEFINITION.name:
         told = "\\l".join(f"{trigger} on {', '.join(cases)}" for trigger, cases in _causes(policy).items())
         lines.append(f'    policy [shape=note label="{told}\\l"]')
@@ -160,13 +159,9 @@ def _entries(policy: Policy) -> list[_Entry]:
 
 
 def _trigger(case: str, action: Action) -> str:
-    match action:
-        case Action.EVICT:
-            return str(EVICTED_AS[case])
-        case Action.SKIP:
-            return str(RoutingFallbackReason.UNAVAILABLE)
-        case _:
-            return "rejected"
+    if action is Action.EVICT:
+        return str(EVICTED_AS[case])
+    return str(RoutingFallbackReason.UNAVAILABLE) if action is Action.SKIP else "rejected"
 
 
 def _ways(policy: Policy) -> list[tuple[str, str]]:
@@ -192,7 +187,7 @@ def gallery() -> dict[str, str]:
     sections = (
         f"## {n.capitalize()}\n\n{ABOUT[n]}\n\n```mermaid\n{pictures[n]}```\n\n{tables[n]}" for n in pictures
     )
-    opening = f"# Diagrams\n\nDrawn from the rows that the engine steps. Not edited by hand: `{REWRITE}` writes them.\n"
+    opening = f"# Diagrams\n\nDrawn from the rows that the engine steps, by `{REWRITE}` and never by hand.\n"
     files = {f"{name}.mmd": picture for name, picture in pictures.items()}
     return files | {"README.md": "\n".join(chain([opening], sections))}
 
@@ -202,7 +197,7 @@ def gallery() -> dict[str, str]:
 
 def _markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [head, ["---"] * len(head), *rows]
-    return _text(f"| {' | '.join(cells)} |".replace("|  |", "| |") for cells in lines)
+    return _text(f"| {' | '.join(cells)} |" for cells in lines)
 
 
 def _code(word: str) -> str:

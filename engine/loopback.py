@@ -85,7 +85,7 @@ class LoopbackUpstream:
         self._connections[asyncio.create_task(self._serve(reader, writer))] = writer
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(OSError, asyncio.IncompleteReadError):  # the client has gone
+        with suppress(ConnectionError, asyncio.IncompleteReadError):  # the client has gone
             try:
                 while await self._exchange(reader, writer):
                     pass

@@ -168,8 +168,9 @@ class Probe:
         verdict = self.verdict
         if verdict is None or verdict.kind is not ErrorKind.PARAMETER_REJECT or not self.injected:
             return False
-        named = re.split(r"[.\[]", verdict.param, maxsplit=1)[0]
-        return not named or named in self.injected
+        # a name that was read from prose may have lost its case
+        named = re.split(r"[.\[]", verdict.param, maxsplit=1)[0].lower()
+        return not named or named in {key.lower() for key in self.injected}
 
     def _next_wait(self, verdict: Verdict) -> float:
         if verdict.retry_after is not None:

@@ -11,19 +11,19 @@ import os
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, TypeGuard
+from typing import Any, Final
 
 import msgspec
-from turnout.engine.checks import mistakes
-from turnout.engine.finding import Finding, Findings, dotted
-from turnout.engine.finding import Path as Place
-from turnout.engine.reading import Keys, Table, did_you_mean, kind_of, read
 
 from turnout.engine.audit import WhyNotTried, WhyPassedOver
 from turnout.engine.classify.verdict import Feature
 from turnout.engine.deployment import Deployment, MemorySettings, examine_document
+from turnout.engine.deployment.checks import mistakes
+from turnout.engine.deployment.finding import Finding, Findings, dotted
+from turnout.engine.deployment.finding import Path as Place
+from turnout.engine.deployment.tables import Keys, Table, did_you_mean, kind_of, read
 from turnout.engine.errors import ScenarioError
 from turnout.engine.route import Route
 from turnout.engine.targets import MAX_SECS, Target
@@ -51,7 +51,7 @@ class PlannedTurn:
     final: bool = False
     size: int | None = None
     request: Mapping[str, Any]
-    headers: Mapping[str, str]
+    headers: Mapping[str, str] = field(default_factory=dict)
     at: float | None = None
     """Virtual seconds since the scenario began; None: when the turn before has ended."""
     repeat: int = 1
@@ -222,14 +222,39 @@ def read_document(document: Table, source: Path) -> Scenario:
     Raises:
         ScenarioError: listing everything that is wrong with it, a line each.
     """
-    return _Reader(document, source).scenario()
+    try:
+        return _Reader(document, source).scenario()
+    except RecursionError:
+        raise ScenarioError(f"{source}: is nested too deeply to be read") from None
+
+
+class _Listed(dict[str, object]):
+    """A list as a table of its places, `[1]`, `[2]`, so that a finding can say which one it is about."""
+
+    def __init__(self, items: Iterable[object]) -> None:
+        super().__init__({f"[{place}]": item for place, item in enumerate(items, 1)})
+
+
+def _listed(document: Table) -> Table:
+    """The document with its lists of turns and of answers by place."""
+    turns = document.get("turns")
+    if not isinstance(turns, list):
+        return document
+    return {**document, "turns": _Listed(_answers_listed(turn) for turn in turns)}
+
+
+def _answers_listed(turn: object) -> object:
+    if not isinstance(turn, dict) or not isinstance(upstream := turn.get("upstream"), dict):
+        return turn
+    listed = {name: _Listed(them) if isinstance(them, list) else them for name, them in upstream.items()}
+    return {**turn, "upstream": listed}
 
 
 class _Reader:
     """Reads one document from its top to its turns. What it cannot use becomes a finding."""
 
     def __init__(self, document: Table, source: Path) -> None:
-        self._document = document
+        self._document = _listed(document)
         self._source = source
         self._findings = Findings(str(source))
         self._deployments: list[str] = []
@@ -246,7 +271,7 @@ class _Reader:
         memory, on_disk = self._memory(top.get("memory", {}))
         shared: dict[str, Table] = {name: top.get(name, {}) for name in SHARED}
         loaded = self._deployment(shared, memory)
-        turns = list(self._turns(top.get("turns"), shared, loaded and _route(loaded)))
+        turns = list(self._turns(top.get("turns"), shared, _route(loaded) if loaded else None))
         for name in shared["targets"]:
             if name not in self._in_ladders and not self._deployments:
                 self._findings.error(("targets", name), "", "is in no ladder; take it out, or name it there")
@@ -267,7 +292,7 @@ class _Reader:
         """The values of a table as far as they can be used."""
         for key in table.keys() & (_NOT_YET - keys.keys()):
             self._findings.error(path, key, "is not supported by this version of turnout")
-        values = read(self._findings, path, table, keys)
+        values: dict[str, Any] = read(self._findings, path, table, keys)
         for key, value in values.items():
             self._check(path, key, value)
         return values
@@ -295,14 +320,13 @@ class _Reader:
     def _name(self, path: Place, key: str, name: str, ladder: Iterable[str]) -> None:
         """A name has to be a target's. The ladder is empty where it could not be read."""
         if ladder and name not in ladder:
-            self._findings.error(
-                path, key, f"names {name!r}, which is not in the ladder{did_you_mean(name, ladder)}"
-            )
+            what = f"names {name!r}, which is not in the ladder{did_you_mean(name, ladder)}"
+            self._findings.error(path, key, what)
 
     # -- what a scenario shares with a deployment
 
     def _memory(self, memory: Table) -> tuple[Table, bool]:
-        """Its keys but `url`, and whether it is on disk. A scenario never opens a store that is there already."""
+        """Its keys but `url`, and whether it is on disk. No store that is there already is ever opened."""
         url = memory.get("url", "memory:")
         if url not in ("memory:", "sqlite:"):
             what = f"is {url!r}; give sqlite: for a fresh file, or memory:"
@@ -317,7 +341,7 @@ class _Reader:
         """
         ladder = shared["route"].get("ladder")
         named = [name for name in ladder if isinstance(name, str)] if isinstance(ladder, list) else []
-        targets = {name: {} for name in named} | dict(shared["targets"])
+        targets: dict[str, object] = {name: {} for name in named} | dict(shared["targets"])
         document = {
             "memory": memory,
             "llm_clients": {_SCENARIO: {"base_url": BASE_URL, **shared["client"]}},
@@ -339,10 +363,8 @@ class _Reader:
         self, turns: object, shared: Mapping[str, Table], route: Route | None
     ) -> Iterator[tuple[dict[str, Any], Route | None]]:
         """The values of each turn, and the route in force; None where that has mistakes."""
-        if not self._is_list((), "turns", turns):
-            return
-        for place, turn in enumerate(turns, 1):
-            path = ("turns", f"[{place}]")
+        for place, (index, turn) in enumerate(self._items((), "turns", turns), 1):
+            path = ("turns", index)
             if not isinstance(turn, dict):
                 self._findings.error(path, "", f"is {kind_of(turn)} where a table is needed")
                 continue
@@ -351,7 +373,7 @@ class _Reader:
             if reload is not None:
                 shared = _reloaded(shared, self._read((*path, "reload"), reload, SHARED))
                 loaded = self._deployment(shared, {}, under=f"turns[{place}].reload.")
-                route = loaded and _route(loaded)
+                route = _route(loaded) if loaded else None
             ladder = [target.name for target in route.ladder] if route else []
             self._turn(path, values, ladder)
             yield {**values, "place": place, "reload": reload is not None}, route
@@ -359,6 +381,7 @@ class _Reader:
     def _turn(self, path: Place, values: dict[str, Any], ladder: list[str]) -> None:
         """Check a turn's tables and turn its answers into what plays them."""
         values.setdefault("request", HELLO)
+        msgspec.json.encode(values["request"])  # nested too deeply to be sent: told now, not while it plays
         if values["request"].get("stream"):
             self._findings.error((*path, "request"), "stream", "is not supported by this version of turnout")
         if "restore" in values:
@@ -387,10 +410,8 @@ class _Reader:
         return values
 
     def _answers(self, path: Place, name: str, answers: object) -> Iterator[Scripted]:
-        if not self._is_list(path, name, answers):
-            return
-        for place, answer in enumerate(answers, 1):
-            within = (*path, name, f"[{place}]")
+        for index, answer in self._items(path, name, answers):
+            within = (*path, name, index)
             if not isinstance(answer, dict):
                 what = f'is {kind_of(answer)} where a table is needed, like {{ ok = "text" }}'
                 self._findings.error(within, "", what)
@@ -413,13 +434,13 @@ class _Reader:
             self._findings.error((*path, "headers"), mistake.within, mistake.what)
         return None if self._findings.wrong(path) else _SCRIPTED[forms[0]](values)
 
-    def _is_list(self, path: Place, key: str, value: object) -> TypeGuard[list[object]]:
-        """Whether it is a list of at least one."""
-        if isinstance(value, list) and value:
-            return True
-        what = "is missing" if value is None else "is empty" if value == [] else f"is {kind_of(value)}"
+    def _items(self, path: Place, key: str, value: object) -> Iterable[tuple[str, object]]:
+        """The items of a list that has to have some, by their places."""
+        if isinstance(value, _Listed) and value:
+            return value.items()
+        what = "is missing" if value is None else "is empty" if value == {} else f"is {kind_of(value)}"
         self._findings.error(path, key, f"{what}; give a list of at least one table")
-        return False
+        return ()
 
 
 # -- answers: each form by what plays it

@@ -130,7 +130,7 @@ def unusable_bounds(owner: object, names: tuple[str, ...] = BOUNDS) -> Iterator[
 
 
 def safe_url(url: str) -> str:
-    """The URL without what may hold a credential: user info, query and fragment."""
-    parts = urlsplit(url)
-    host = parts.netloc.rpartition("@")[2]
-    return f"{parts.scheme}://{host}{parts.path}" if host else parts.path
+    """The URL without what may hold a credential: user info, query and fragment. Takes any text."""
+    scheme, mark, rest = re.split(r"[?#]", url, maxsplit=1)[0].rpartition("://")
+    host, slash, path = rest.partition("/")
+    return f"{scheme}{mark}{host.rpartition('@')[2]}{slash}{path}"

@@ -61,7 +61,8 @@ class Hang:
     """Silence, for as long as anyone waits."""
 
     async def play(self, clock: Clock) -> httpx.Response:
-        return await asyncio.get_running_loop().create_future()
+        silence: asyncio.Future[httpx.Response] = asyncio.get_running_loop().create_future()
+        return await silence
 
 
 @dataclass(frozen=True)

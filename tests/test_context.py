@@ -44,16 +44,17 @@ EVICTIONS = st.builds(
     fingerprint=st.sampled_from(["f", "g"]),
     message=st.sampled_from(["", "too long"]),
 )
-CONTEXTS = st.lists(EVICTIONS, max_size=5).map(
-    lambda recorded: SessionContext().merge(SessionContext()) if not recorded else recorded_in_turn(recorded)
-)
 
 
-def recorded_in_turn(evictions: list[Eviction]) -> SessionContext:
+def recorded(evictions: list[Eviction]) -> SessionContext:
+    """A context that was told of these, one after the other."""
     context = EMPTY
     for one in evictions:
         context = context.record(one)
     return context
+
+
+CONTEXTS = st.lists(EVICTIONS, max_size=5).map(recorded)
 
 
 # -- merging
@@ -77,7 +78,7 @@ def test_merging_again_changes_nothing(context: SessionContext) -> None:
 
 @given(st.lists(EVICTIONS, max_size=4))
 def test_recording_in_any_order_leaves_the_same(evictions: list[Eviction]) -> None:
-    orders = [recorded_in_turn(list(order)) for order in permutations(evictions)]
+    orders = [recorded(list(order)) for order in permutations(evictions)]
     assert all(context == orders[0] for context in orders)
 
 

@@ -707,14 +707,15 @@ async def waiting(memory: SqliteMemory, eviction: Eviction) -> asyncio.Task[None
     """A write that the worker has taken up, and that waits for the lock that another program holds."""
     writing = asyncio.create_task(memory.record(WHO, eviction))
     await asyncio.sleep(0)
-    while memory._jobs:
+    while memory._jobs:  # noqa: ASYNC110  # a thread empties it
         await asyncio.sleep(0)
     return writing
 
 
 def test_while_a_write_waits_for_a_lock_the_loop_goes_on_and_reads_are_served(file: Path) -> None:
     async def story() -> None:
-        async with using(memory := SqliteMemory(file)):
+        memory = SqliteMemory(file)
+        async with using(memory):
             await memory.record(WHO, overflow(9000))
             with closing(lock(file)) as other:
                 writing = await waiting(memory, refusal("image"))
@@ -815,7 +816,8 @@ def test_a_read_that_meets_a_lock_waits_for_it_beside_the_loop(file: Path) -> No
 
 def test_a_write_that_was_accepted_is_done_although_its_caller_has_gone(file: Path) -> None:
     async def story() -> None:
-        async with using(memory := SqliteMemory(file)):
+        memory = SqliteMemory(file)
+        async with using(memory):
             await memory.record(WHO, overflow(9000))
             with closing(lock(file)) as other:
                 first = await waiting(memory, refusal("image"))
@@ -826,8 +828,8 @@ def test_a_write_that_was_accepted_is_done_although_its_caller_has_gone(file: Pa
                     with pytest.raises(asyncio.CancelledError):
                         await task
                 other.execute("COMMIT")
-        async with using(SqliteMemory(file)) as memory:
-            assert len((await memory.read(WHO, now=NOW)).evictions) == 3
+        async with using(SqliteMemory(file)) as again:
+            assert len((await again.read(WHO, now=NOW)).evictions) == 3
 
     asyncio.run(story())
 
@@ -859,7 +861,8 @@ def test_of_writes_that_share_a_commit_one_that_fails_takes_no_other_with_it(fil
 
 def test_when_a_commit_fails_every_write_in_it_is_told_so_and_none_is_half_there(file: Path) -> None:
     async def story() -> None:
-        async with using(memory := SqliteMemory(file)):
+        memory = SqliteMemory(file)
+        async with using(memory):
             await memory.record(WHO, overflow(9000))
             spoil(file, "ROLLBACK")
             with closing(lock(file)) as other:
@@ -896,7 +899,8 @@ def test_a_full_disk_is_trouble_and_the_memory_works_when_there_is_room(file: Pa
         raise AssertionError
 
     async def story(together: int) -> None:
-        async with using(memory := SqliteMemory(file)):
+        memory = SqliteMemory(file)
+        async with using(memory):
             memory._pragmas["max_page_count"] = 20
             kept = await fill(memory, together)
             assert kept

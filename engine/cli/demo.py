@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -24,14 +24,14 @@ PICTURE: Final = "picture.md"
 OPENING: Final = """\
 One chat about a photo, routed over four models behind real local HTTP servers:
 text-only takes no images, small has a small window, flaky is down at first.
-Who can never serve this chat is asked only once. Who is down is asked again.
+What can never serve this chat is asked once; what is down is asked again.
 """
 REOPENED: Final = "-- the router is dropped; another one opens on the same SQLite file --"
 NEXT: Final = """\
 next     turnout simulate FILE plays a story of your own, without a network;
          the README shows how to put a Router into your service"""
 
-WRONG: Final = {ErrorKind.CAPABILITY: Action.SKIP}
+WRONG: Final[Mapping[str, str]] = {ErrorKind.CAPABILITY: Action.SKIP}
 """The mapping that no single turn shows to be wrong: a refusal for good, taken for an outage."""
 
 
@@ -60,7 +60,7 @@ def marks() -> Marks:
     return NICE
 
 
-def line(label: str, cells: Iterator[tuple[str, str | None]]) -> str:
+def line(label: str, cells: Iterable[tuple[str, str | None]]) -> str:
     """One line of the grid: a label, then a cell and its colour for each target."""
     padded = [
         (click.style(text, fg=colour) if colour else text) + " " * (width - len(text))

@@ -12,7 +12,6 @@ from turnout.engine import diagram
 from turnout.engine.policy import DEFAULT_POLICY, Policy
 from turnout.machines.catalog import MACHINES
 from turnout.machines.stepping import Definition
-from turnout.machines.vocabulary import TurnoutError
 
 if TYPE_CHECKING:
     from turnout.engine.route import Route
@@ -80,13 +79,13 @@ def _policy(deployment: str | None, route: str | None) -> Policy:
             raise click.UsageError("--route names a route of a deployment file; give --deployment as well.")
         return DEFAULT_POLICY
     # a deployment is read by many modules, of which a plain diagram needs none
-    from turnout.engine.deployment import load
+    from turnout.engine.deployment import examine
 
-    try:
-        routes = load(deployment).routes
-    except TurnoutError as error:
-        raise click.ClickException(str(error)) from error
-    return _chosen(routes, route, deployment).policy
+    # examined, not loaded: a picture needs no credential in the environment
+    examination = examine(deployment)
+    if examination.deployment is None:
+        raise click.ClickException("\n".join(map(str, examination.findings)))
+    return _chosen(examination.deployment.routes, route, deployment).policy
 
 
 def _chosen(routes: Mapping[str, Route], route: str | None, deployment: str) -> Route:

@@ -356,7 +356,7 @@ class SqliteMemory:
             self._refuse_if_closed()
             if self._reading is not None:
                 return self._reading
-            await self._on_worker(self._open_reading)
+            await self._on_worker(self._open)
 
     async def _open_anew(self) -> None:
         """After trouble the next use opens the file again: it may have been replaced to mend it."""
@@ -405,12 +405,9 @@ class SqliteMemory:
             self._create()
             self._writing = self._connect(self._pragmas, _prepare)
             self._newer = _version(self._writing) > SCHEMA
-        return self._writing
-
-    def _open_reading(self) -> None:
-        if self._reading is None:
-            self._open()
+        if self._reading is None:  # at once: no read shall find the worker waiting for a lock
             self._reading = self._connect({**self._pragmas, "busy_timeout": 0, "query_only": 1}, _version)
+        return self._writing
 
     def _create(self) -> None:
         """Make the file before SQLite does, for its owner only; -wal and -shm inherit that."""

@@ -1,0 +1,340 @@
+"""Plays a scenario: the real router on a virtual clock, over upstreams that answer by the script.
+
+Nothing is random and nothing waits, so the same file gives the same output every time.
+Everything of the router is the real thing but what carries a request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
+from contextvars import ContextVar
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import httpx
+
+from turnout.engine.audit import AuditRecord
+from turnout.engine.classify.verdict import Verdict
+from turnout.engine.clock import Standstill, VirtualClock
+from turnout.engine.context import Identity
+from turnout.engine.deployment import MemorySettings
+from turnout.engine.errors import ClientError, ScenarioError, TurnFailed
+from turnout.engine.memory import from_url
+from turnout.engine.memory.protocol import Memory
+from turnout.engine.probe import Request
+from turnout.engine.route import Route
+from turnout.engine.router import Router
+from turnout.engine.scenario import PlannedTurn, Scenario, address
+from turnout.engine.targets import Target
+from turnout.engine.testing import ScriptedTransport, model_of
+from turnout.engine.upstream import HttpUpstream
+
+SERVED: Final = 200
+"""What a server tells the caller of a served turn."""
+
+AN_INSTANT: Final = 1e-6
+"""Seconds that the router is given, after a caller has gone, for what nobody waits for."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What became of one turn: everything that can be expected of it. Times are in seconds."""
+
+    probes: tuple[str, ...]
+    attempts: tuple[str, ...]
+    """The target of each HTTP request."""
+    passed_over: tuple[str, ...]
+    state: str
+    served_by: str | None
+    reasons: Mapping[str, str]
+    kinds: Mapping[str, str]
+    status: int | None
+    """What a server would tell the caller; None for a caller who has gone."""
+    code: str | None
+    """None where the turn was served, and for a caller who has gone."""
+    evicted: tuple[str, ...]
+    """The identity's evictions after the turn, in ladder order."""
+    slept: float
+    """Waited between attempts."""
+    took: float
+    not_tried: Mapping[str, str]
+    passed_over_for: Mapping[str, str]
+    stripped: Mapping[str, tuple[str, ...]]
+
+
+class Miss(NamedTuple):
+    """An expectation that does not hold."""
+
+    key: str
+    expected: Any
+    actual: Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlayedTurn:
+    """One turn that was played."""
+
+    number: int
+    """Its place among all turns that were played, from 1."""
+    planned: PlannedTurn
+    repeat: int
+    """Its place in `repeat`, from 1."""
+    outcome: Outcome
+    record: AuditRecord
+    misses: tuple[Miss, ...]
+
+
+def play(scenario: Scenario) -> tuple[PlayedTurn, ...]:
+    """Play every turn of a scenario, in the order of the file.
+
+    Raises:
+        ScenarioError: a turn hangs, and nothing will ever end it.
+    """
+    clock = VirtualClock()
+    with tempfile.TemporaryDirectory() if scenario.on_disk else nullcontext() as folder:
+        try:
+            return clock.run(_Play(scenario, clock, _Store(scenario.memory, folder)).run())
+        except Standstill:
+            what = "a turn hangs for ever; give it cancel_at, or its route or client a bound in seconds"
+            raise ScenarioError(f"{scenario.source}: {what}") from None
+
+
+class _Store:
+    """What outlives a router: the one memory, or the file that each memory is opened on."""
+
+    def __init__(self, settings: MemorySettings, folder: str | None) -> None:
+        self._settings = settings
+        self._url = "memory:" if folder is None else f"sqlite:{Path(folder) / 'turnout.db'}"
+        self._kept = None if folder is not None else self._opened()
+
+    def open(self) -> Memory:
+        """The memory for one more router, which closes it. A memory that is no file loses nothing by that."""
+        return self._kept or self._opened()
+
+    def _opened(self) -> Memory:
+        settings = self._settings
+        return from_url(
+            self._url,
+            ttl_secs=settings.ttl_secs,
+            max_sessions=settings.max_sessions,
+            durability=settings.durability,
+        )
+
+
+class _Stage:
+    """One turn while it is played."""
+
+    def __init__(self, number: int, turn: PlannedTurn, repeat: int, clock: VirtualClock) -> None:
+        self.number = number
+        self.turn = turn
+        self.repeat = repeat
+        self.upstream = ScriptedTransport(turn.upstream, clock=clock, name_of=_namer(turn.route))
+        self.late: tuple[Miss, ...] = ()
+        self.records: list[AuditRecord] = []
+
+
+_STAGE: Final[ContextVar[_Stage]] = ContextVar("stage")
+"""The turn that the running task belongs to: turns overlap, and each has its own script."""
+
+
+class _OfTheTurn(httpx.AsyncBaseTransport):
+    """Leads each request to the upstreams of its turn."""
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        return await _STAGE.get().upstream.handle_async_request(request)
+
+
+class _Play:
+    """One scenario while it is played: its routers, one after the other, and its turns."""
+
+    def __init__(self, scenario: Scenario, clock: VirtualClock, store: _Store) -> None:
+        self._scenario = scenario
+        self._clock = clock
+        self._store = store
+        self._memory = store.open()
+        self._transport = _OfTheTurn()
+        self._routers = [self._router(scenario.route)]
+
+    async def run(self) -> tuple[PlayedTurn, ...]:
+        turns: list[asyncio.Task[PlayedTurn]] = []
+        for number, (turn, repeat) in enumerate(_each(self._scenario.turns), 1):
+            stage = _Stage(number, turn, repeat, self._clock)
+            await self._until(stage, turns)
+            await self._prepare(turn)
+            turns.append(asyncio.create_task(self._play(stage, self._routers[-1])))
+        played = tuple(await asyncio.gather(*turns))
+        for router in self._routers:
+            await router.close()
+        await self._memory.close()
+        return played
+
+    async def _until(self, stage: _Stage, before: list[asyncio.Task[PlayedTurn]]) -> None:
+        """Wait until it is time for a turn."""
+        now, at = self._clock.monotonic(), stage.turn.at
+        if at is None:
+            await asyncio.wait(before[-1:]) if before else None
+        elif now > at + AN_INSTANT:
+            stage.late = (Miss("at", at, _millis(now)),)
+        else:
+            await self._clock.sleep(at - now)
+
+    async def _prepare(self, turn: PlannedTurn) -> None:
+        """What happens to the router before a turn."""
+        if turn.restart:
+            await self._routers.pop().close()
+        if turn.restart or turn.reload:
+            self._routers.append(self._router(turn.route))
+        if turn.restore is not None:
+            await self._routers[-1].restore(target=turn.restore)
+        if turn.forget is not None:
+            await self._routers[-1].forget(turn.forget)
+
+    def _router(self, route: Route) -> Router:
+        settings = self._scenario.memory
+        return Router(
+            routes=[route],
+            memory=self._store.open(),
+            namespace=settings.namespace,
+            on_memory_error=settings.on_memory_error,
+            memory_timeout_ms=settings.memory_timeout_ms,
+            call=self._call if self._scenario.calls else None,
+            transport=self._transport,
+            clock=self._clock,
+            jitter=lambda: 0.0,
+            new_id=lambda: _turn_id(_STAGE.get().number),
+            on_record=_keep,
+        )
+
+    async def _call(
+        self, target: Target, request: Mapping[str, Any], /, *, timeout: float | None
+    ) -> Mapping[str, Any]:
+        """A service's own client: what an upstream refuses, it tells by ClientError."""
+        upstream = HttpUpstream(self._clock, self._transport)
+        # what the client adds is in the request already, or was taken out of it
+        plain = replace(target, extra_body={})
+        asked = Request(request, {})
+        outcome = await upstream(plain, asked, without=frozenset(), left=timeout)
+        if not isinstance(outcome, Verdict):
+            return outcome.body
+        raise ClientError(
+            kind=outcome.kind,
+            status=outcome.status,
+            message=outcome.message,
+            features=outcome.features,
+            retry_after=outcome.retry_after,
+        )
+
+    async def _play(self, stage: _Stage, router: Router) -> PlayedTurn:
+        _STAGE.set(stage)
+        turn = stage.turn
+        calling = asyncio.create_task(
+            router.turn(
+                turn.request,
+                session=turn.session,
+                agent=turn.agent,
+                subagent=None if turn.agent is None else True,
+                final=turn.final,
+                headers=turn.headers,
+                size=turn.size,
+            )
+        )
+        if turn.cancel_at is not None:
+            asyncio.get_running_loop().call_later(turn.cancel_at, calling.cancel)
+        status, code = await _told(calling)
+        if calling.cancelled():
+            await self._clock.sleep(AN_INSTANT)
+        (record,) = stage.records
+        outcome = _outcome(record, status, code, await self._evicted(turn.route, record))
+        return PlayedTurn(
+            number=stage.number,
+            planned=turn,
+            repeat=stage.repeat,
+            outcome=outcome,
+            record=record,
+            misses=tuple(_misses(stage, outcome)),
+        )
+
+    async def _evicted(self, route: Route, record: AuditRecord) -> tuple[str, ...]:
+        """The identity's evictions as they stand in the store: of the targets as they are now."""
+        caller = record.caller
+        if not caller.remembered:
+            return ()
+        identity = Identity(caller.namespace, caller.session, caller.agent)
+        context = await self._memory.read(identity, now=self._clock.now())
+        return tuple(t.name for t in route.ladder if context.of(t.name, t.fingerprint))
+
+
+def _each(turns: tuple[PlannedTurn, ...]) -> Iterator[tuple[PlannedTurn, int]]:
+    """Each turn as often as it is repeated, with its place in that."""
+    for turn in turns:
+        for repeat in range(1, turn.repeat + 1):
+            yield turn, repeat
+
+
+def _namer(route: Route) -> Callable[[httpx.Request], str]:
+    """What tells the target that a request is for."""
+    names = {address(target): target.name for target in route.ladder}
+    return lambda request: names[str(request.url), model_of(request)]
+
+
+def _turn_id(number: int) -> str:
+    return f"{number:06}"
+
+
+def _keep(record: AuditRecord) -> None:
+    _STAGE.get().records.append(record)
+
+
+async def _told(calling: asyncio.Task[Any]) -> tuple[int | None, str | None]:
+    """Status and code that a server would tell the caller, once the turn has ended."""
+    await asyncio.wait([calling])
+    if calling.cancelled():
+        return None, None
+    try:
+        calling.result()
+    except TurnFailed as failed:
+        return failed.surface.status, failed.surface.code
+    return SERVED, None
+
+
+def _outcome(record: AuditRecord, status: int | None, code: str | None, evicted: tuple[str, ...]) -> Outcome:
+    attempts = [(probe.target, attempt) for probe in record.probes for attempt in probe.attempts]
+    return Outcome(
+        probes=tuple(probe.target for probe in record.probes),
+        attempts=tuple(target for target, _ in attempts),
+        passed_over=tuple(over.target for over in record.passed_over),
+        state=record.state,
+        served_by=record.served_by,
+        reasons={p.target: str(p.reason) for p in record.probes if p.reason is not None},
+        kinds={p.target: str(p.verdict.kind) for p in record.probes if p.verdict is not None},
+        status=status,
+        code=code,
+        evicted=evicted,
+        slept=_millis(sum(attempt.waited for _, attempt in attempts)),
+        took=_millis(record.took),
+        not_tried={left.target: str(left.why) for left in record.not_tried},
+        passed_over_for={over.target: str(over.why) for over in record.passed_over},
+        stripped={target: attempt.stripped for target, attempt in attempts if attempt.stripped},
+    )
+
+
+def _misses(stage: _Stage, outcome: Outcome) -> Iterator[Miss]:
+    """What does not hold, in the order of `Outcome`."""
+    yield from stage.late
+    expect = stage.turn.expect
+    for key in (field.name for field in fields(outcome)):
+        if key in expect and not _same(expect[key], actual := getattr(outcome, key)):
+            yield Miss(key, expect[key], actual)
+
+
+def _same(expected: Any, actual: Any) -> bool:
+    """Whether they are equal, times to the millisecond."""
+    return bool((_millis(expected) if isinstance(expected, float) else expected) == actual)
+
+
+def _millis(secs: float) -> float:
+    return round(secs, 3)

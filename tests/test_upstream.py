@@ -1,0 +1,424 @@
+"""One attempt over real sockets: what goes out, what comes back, and what never does either."""
+
+import asyncio
+import gzip
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import pytest
+
+from turnout import ConfigurationError, InMemory, Router, Target, TurnFailed
+from turnout.engine.loopback import LoopbackUpstream
+from turnout.engine.upstream import url
+
+MESSAGES = {"messages": [{"role": "user", "content": "Good morning"}]}
+ANSWER: Mapping[str, Any] = {"choices": [{"message": {"role": "assistant", "content": "hello"}}]}
+
+
+def with_upstream(
+    story: Callable[[LoopbackUpstream], Awaitable[None]],
+    answer: Callable[[Mapping[str, Any]], tuple[int, Mapping[str, Any]]] = lambda _: (200, ANSWER),
+) -> LoopbackUpstream:
+    async def play() -> LoopbackUpstream:
+        async with LoopbackUpstream(answer) as upstream:
+            await story(upstream)
+        return upstream
+
+    return asyncio.run(asyncio.wait_for(play(), 60))
+
+
+def routed(
+    answer: Callable[[Mapping[str, Any]], tuple[int, Mapping[str, Any]]] = lambda _: (200, ANSWER),
+    *,
+    body: Mapping[str, Any] = MESSAGES,
+    headers: Mapping[str, str] | None = None,
+    turns: int = 1,
+    **client: Any,
+) -> LoopbackUpstream:
+    """The upstream, after some turns that had it as their only target."""
+
+    async def story(upstream: LoopbackUpstream) -> None:
+        target = Target("a", **{"base_url": upstream.base_url, "max_retries": 0, **client})
+        async with Router(ladder=[target], memory=InMemory()) as router:
+            for _ in range(turns):
+                await router.turn(body, session="s1", headers=headers)
+
+    return with_upstream(story, answer)
+
+
+# -- what goes out
+
+
+def test_the_body_goes_out_as_it_came_but_for_the_model() -> None:
+    upstream = routed(body={**MESSAGES, "model": "whatever", "temperature": 0.5}, model="vendor/small-1")
+    (request,) = upstream.requests
+    assert request.body == {**MESSAGES, "model": "vendor/small-1", "temperature": 0.5}
+    assert request.method == "POST"
+    assert request.path == "/v1/chat/completions"
+
+
+def test_a_credential_is_read_from_the_environment_for_every_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("A_KEY", "sk-first-key")
+
+    def rotates(_: Mapping[str, Any]) -> tuple[int, Mapping[str, Any]]:
+        monkeypatch.setenv("A_KEY", "sk-second-key\n")
+        return 200, ANSWER
+
+    upstream = routed(rotates, api_key_env="A_KEY", turns=2)
+    sent = [request.headers["authorization"] for request in upstream.requests]
+    assert sent == ["Bearer sk-first-key", "Bearer sk-second-key"]
+
+
+def test_a_callable_gives_a_new_key_for_every_attempt_and_may_be_async() -> None:
+    keys = iter(["first-credential", "second-credential"])
+
+    async def next_key() -> str:
+        return next(keys)
+
+    upstream = routed(api_key=next_key, auth_header="x-api-key", turns=2)
+    assert [r.headers["x-api-key"] for r in upstream.requests] == ["first-credential", "second-credential"]
+    assert all("authorization" not in r.headers for r in upstream.requests)
+
+
+@pytest.mark.parametrize("key", [None, "short", "", 7, "eight\x00characters", "müsste-ascii-sein"], ids=repr)
+def test_a_callable_that_gives_no_credential_breaks_the_turn(key: Any) -> None:
+    with pytest.raises(TurnFailed, match="api_key callable gives no credential"):
+        routed(api_key=lambda: key)
+
+
+@pytest.mark.parametrize("value", [None, "short"], ids=["unset", "too short"])
+def test_a_variable_without_a_credential_is_refused_when_the_router_is_made(
+    value: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("A_KEY", raising=False)
+    if value:
+        monkeypatch.setenv("A_KEY", value)
+    with pytest.raises(ConfigurationError, match="A_KEY gives no credential"):
+        Router(ladder=[Target("a", base_url="http://localhost", api_key_env="A_KEY")], memory=InMemory())
+
+
+def test_of_the_callers_headers_only_the_listed_ones_go_out_and_never_a_credential() -> None:
+    headers = {
+        "X-Request-Id": "r-1",
+        "traceparent": "00-ab-cd-01",
+        "X-Team": "blue",
+        "Cookie": "session=1",
+        "Authorization": "Bearer callers-own",
+        "Host": "evil.example",
+        "X-Split": "a\r\nx-evil: 1",
+    }
+    listed = ("x-request-id", "X-Team", "cookie", "Authorization", "host", "x-split")
+    (request,) = routed(headers=headers, forward_headers=listed).requests
+    assert request.headers["x-request-id"] == "r-1"
+    assert request.headers["x-team"] == "blue"
+    assert request.headers["host"].startswith("127.0.0.1:")
+    assert not {"cookie", "authorization", "traceparent", "x-split", "x-evil"} & set(request.headers)
+
+
+def test_forward_auth_sends_the_callers_own_credential() -> None:
+    (request,) = routed(headers={"Authorization": "Bearer callers-own"}, forward_auth=True).requests
+    assert request.headers["authorization"] == "Bearer callers-own"
+
+
+def test_extra_headers_and_query_go_out_with_every_request() -> None:
+    (request,) = routed(extra_headers={"X-Org": "blue"}, extra_query={"api-version": "2026-01"}).requests
+    assert request.headers["x-org"] == "blue"
+    assert request.path == "/v1/chat/completions?api-version=2026-01"
+
+
+def test_no_cookie_is_kept_between_requests() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        seen.append(await _request(reader))
+        writer.write(_response(200, json.dumps(ANSWER).encode(), "set-cookie: who=me"))
+        seen.append(await _request(reader))
+        writer.write(_response(200, json.dumps(ANSWER).encode()))
+        await writer.drain()
+        writer.close()
+
+    seen: list[bytes] = []
+
+    async def story(base_url: str) -> None:
+        async with Router(ladder=[Target("a", base_url=base_url)], memory=InMemory()) as router:
+            await router.turn(MESSAGES)
+            await router.turn(MESSAGES)
+
+    raw(serve, story)
+    assert len(seen) == 2
+    assert b"cookie" not in seen[1].lower()
+
+
+@pytest.mark.parametrize(
+    ("base", "whole"),
+    [
+        ("https://a.example", "https://a.example/chat/completions"),
+        ("https://a.example/v1/", "https://a.example/v1/chat/completions"),
+        ("https://a.example/v1/chat/completions", "https://a.example/v1/chat/completions"),
+        ("https://a.example/v1?tier=x", "https://a.example/v1/chat/completions?tier=x"),
+        ("http://[::1]:8080/v1", "http://[::1]:8080/v1/chat/completions"),
+    ],
+)
+def test_the_formats_path_is_appended_once(base: str, whole: str) -> None:
+    assert str(url(Target("a", base_url=base))) == whole
+
+
+def test_a_credential_in_a_base_url_is_refused_and_not_told() -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        Target("a", base_url="https://me:hunter2hunter2@a.example/v1")
+    assert "hunter2" not in str(refused.value)
+
+
+# -- what comes back
+
+
+def outcome(
+    answer: Callable[[Mapping[str, Any]], tuple[int, Mapping[str, Any]]], **client: Any
+) -> TurnFailed:
+    with pytest.raises(TurnFailed) as failed:
+        routed(answer, **client)
+    return failed.value
+
+
+def test_usage_and_the_upstreams_request_id_are_in_the_record() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await _request(reader)
+        body = {**ANSWER, "usage": {"prompt_tokens": 9, "prompt_tokens_details": {"cached_tokens": 4}}}
+        writer.write(_response(200, json.dumps(body).encode(), "x-request-id: up-1"))
+        await writer.drain()
+        writer.close()
+
+    async def story(base_url: str) -> None:
+        async with Router(ladder=[Target("a", base_url=base_url)], memory=InMemory()) as router:
+            reply = await router.turn(MESSAGES)
+        assert reply.record.usage == {"prompt_tokens": 9, "cached_tokens": 4}
+        assert reply.record.probes[0].attempts[0].request_id == "up-1"
+
+    raw(serve, story)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [{}, {"choices": []}, {"choices": [{"text": "?"}]}, {"choices": "many"}, {"message": "welcome"}],
+    ids=str,
+)
+def test_a_200_that_is_no_complete_answer_is_unavailable_and_not_retried(body: Mapping[str, Any]) -> None:
+    failure = outcome(lambda _: (200, body), max_retries=2)
+    (probe,) = failure.record.probes
+    assert len(probe.attempts) == 1
+    assert probe.reason == "unavailable"
+    assert failure.surface.status == 503
+
+
+def test_an_error_inside_a_200_is_read_like_any_other() -> None:
+    error = {
+        "error": {"code": "context_length_exceeded", "message": "too long"},
+        "choices": [{"message": {}}],
+    }
+    failure = outcome(lambda _: (200, error))
+    assert failure.record.probes[0].reason == "context_window"
+    assert failure.surface == (400, "invalid_request_error", "context_length_exceeded")
+
+
+def test_a_complete_but_empty_answer_is_an_answer() -> None:
+    empty = {"choices": [{"message": {"role": "assistant", "content": ""}, "finish_reason": "stop"}]}
+    assert len(routed(lambda _: (200, empty)).requests) == 1
+
+
+def test_an_answer_above_the_bound_is_not_read_on() -> None:
+    huge = {**ANSWER, "filler": "x" * 5000}
+    failure = outcome(lambda _: (200, huge), max_body_bytes=4096)
+    assert failure.record.probes[0].reason == "unavailable"
+    assert "longer than 4096 bytes" in str(failure.error)
+
+
+def test_a_redirect_is_not_followed() -> None:
+    elsewhere: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        elsewhere.append(await _request(reader))
+        writer.write(_response(307, b"", "location: /v1/elsewhere"))
+        await writer.drain()
+        writer.close()
+
+    async def story(base_url: str) -> None:
+        with pytest.raises(TurnFailed) as failed:
+            async with Router(ladder=[Target("a", base_url=base_url)], memory=InMemory()) as router:
+                await router.turn(MESSAGES)
+        assert failed.value.record.probes[0].reason == "unavailable"
+        assert failed.value.surface.status == 503
+
+    raw(serve, story)
+    assert len(elsewhere) == 1
+
+
+def test_of_an_endless_error_only_the_first_64_kib_are_read() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await _request(reader)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\ntransfer-encoding: chunked\r\n\r\n")
+        try:
+            while True:
+                writer.write(b"1000\r\n" + b"x" * 4096 + b"\r\n")
+                await writer.drain()
+        except ConnectionError:
+            left.set()
+
+    left = asyncio.Event()
+
+    async def story(base_url: str) -> None:
+        with pytest.raises(TurnFailed) as failed:
+            async with Router(ladder=[Target("a", base_url=base_url)], memory=InMemory()) as router:
+                await router.turn(MESSAGES)
+        assert failed.value.surface.status == 400
+        await left.wait()
+
+    raw(serve, story)
+
+
+def test_a_compressed_answer_is_bounded_after_it_is_unpacked() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await _request(reader)
+        assert b"accept-encoding: identity" in head.lower()
+        bomb = gzip.compress(b'{"filler": "' + b"x" * 2_000_000 + b'"}')
+        writer.write(_response(200, bomb, "content-encoding: gzip"))
+        await writer.drain()
+        writer.close()
+
+    async def story(base_url: str) -> None:
+        target = Target("a", base_url=base_url, max_body_bytes=1_000_000)
+        with pytest.raises(TurnFailed, match="longer than 1000000 bytes"):
+            async with Router(ladder=[target], memory=InMemory()) as router:
+                await router.turn(MESSAGES)
+
+    raw(serve, story)
+
+
+def test_a_refused_connection_is_unavailable_and_the_next_target_serves() -> None:
+    async def story(upstream: LoopbackUpstream) -> None:
+        closed = Target("a", base_url="http://127.0.0.1:9/v1?key=abc123abc123", max_retries=0)
+        b = Target("b", base_url=upstream.base_url)
+        async with Router(ladder=[closed, b], memory=InMemory()) as router:
+            reply = await router.turn(MESSAGES)
+        assert reply.served_by == "b"
+        (attempt,) = reply.record.probes[0].attempts
+        assert attempt.status is None
+        assert attempt.evidence is not None
+        assert attempt.evidence.field == "transport"
+        assert "abc123" not in repr(reply.record)
+
+    with_upstream(story)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        b"",
+        b"HTTP/1.1 200 OK\r\ncontent-le",
+        b"HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\n{",
+        b"SSH-2.0\r\n\r\n",
+    ],
+    ids=["before a byte", "within the headers", "within the body", "garbage instead of HTTP"],
+)
+def test_a_connection_that_breaks_is_unavailable(reply: bytes) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await _request(reader)
+        writer.write(reply)
+        await writer.drain()
+        writer.close()
+
+    async def story(base_url: str) -> None:
+        target = Target("a", base_url=base_url, max_retries=0)
+        with pytest.raises(TurnFailed) as failed:
+            async with Router(ladder=[target], memory=InMemory()) as router:
+                await router.turn(MESSAGES)
+        assert failed.value.record.probes[0].reason == "unavailable"
+        assert failed.value.surface == (502, "upstream_error", "upstream_error")
+
+    raw(serve, story)
+
+
+def test_a_silent_upstream_is_left_at_its_bound_and_its_connection_closed() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await _request(reader)
+        assert await reader.read() == b""
+        gone.set()
+        writer.close()
+
+    gone = asyncio.Event()
+
+    async def story(base_url: str) -> None:
+        target = Target("a", base_url=base_url, timeout_secs=0.05)
+        with pytest.raises(TurnFailed) as failed:
+            async with Router(ladder=[target], memory=InMemory()) as router:
+                await router.turn(MESSAGES)
+        assert failed.value.surface == (504, "upstream_error", "upstream_timeout")
+        assert len(failed.value.record.probes[0].attempts) == 1
+        await gone.wait()
+
+    raw(serve, story)
+
+
+def test_a_caller_who_leaves_closes_the_connection_at_once() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await _request(reader)
+        arrived.set()
+        assert await reader.read() == b""
+        gone.set()
+        writer.close()
+
+    arrived, gone = asyncio.Event(), asyncio.Event()
+
+    async def story(base_url: str) -> None:
+        records: list[Any] = []
+        ladder = [Target("a", base_url=base_url), Target("b", base_url=base_url)]
+        async with Router(ladder=ladder, memory=InMemory(), on_record=records.append) as router:
+            turn = asyncio.create_task(router.turn(MESSAGES, session="s1"))
+            await arrived.wait()
+            turn.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await turn
+            await gone.wait()
+        (record,) = records
+        assert record.ended_by == "cancelled"
+        assert record.probes[0].verdict is None
+        assert [(t.target, t.why) for t in record.not_tried] == [("b", "cancelled")]
+        assert record.standings_after == ()
+
+    raw(serve, story)
+
+
+# -- raw sockets
+
+
+async def _request(reader: asyncio.StreamReader) -> bytes:
+    head = await reader.readuntil(b"\r\n\r\n")
+    length = next(line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length"))
+    await reader.readexactly(int(length.split(b":")[1]))
+    return head
+
+
+def _response(status: int, body: bytes, *headers: str) -> bytes:
+    lines = [f"HTTP/1.1 {status} x", f"content-length: {len(body)}", *headers, "", ""]
+    return "\r\n".join(lines).encode() + body
+
+
+def raw(
+    serve: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]],
+    story: Callable[[str], Awaitable[None]],
+) -> None:
+    """Run a story against a server that speaks bytes. What goes wrong in the server comes out here."""
+
+    async def play() -> None:
+        serving: list[asyncio.Task[None]] = []
+
+        async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            task = asyncio.current_task()
+            assert task is not None
+            serving.append(task)
+            await serve(reader, writer)
+
+        async with await asyncio.start_server(accept, "127.0.0.1", 0) as server:
+            port = server.sockets[0].getsockname()[1]
+            await story(f"http://127.0.0.1:{port}/v1")
+            await asyncio.gather(*serving)
+
+    asyncio.run(asyncio.wait_for(play(), 60))
