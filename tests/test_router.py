@@ -1,0 +1,609 @@
+"""A Router as a service uses it: one record per turn, its memory, its life, and what it refuses."""
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from turnout import (
+    AuditRecord,
+    ConfigurationError,
+    InjectionRefused,
+    InMemory,
+    InvalidBody,
+    MemoryTrouble,
+    RequestRefused,
+    Route,
+    Router,
+    RouterMisused,
+    SqliteMemory,
+    Target,
+    TurnBroken,
+    TurnFailed,
+    UnknownRoute,
+    UpstreamError,
+)
+from turnout.engine.clock import VirtualClock
+from turnout.engine.context import Eviction, Identity, SessionContext
+from turnout.engine.errors import surface
+from turnout.engine.memory.protocol import Change
+from turnout.engine.testing import Hang, Reset, Scripted, ScriptedTransport, in_json, ok, refusal
+
+BODY = {"messages": [{"role": "user", "content": "Good morning"}]}
+LADDER = tuple(Target(name, base_url="http://upstream.example", max_retries=0) for name in ("a", "b"))
+CAPABILITY = refusal("capability", "image")
+OVERFLOW = refusal("context_window")
+DOWN = refusal("unavailable")
+
+
+class House:
+    """A router on a virtual clock over scripted upstreams, and all that it left behind."""
+
+    def __init__(self, script: dict[str, list[Scripted]] | None = None, **arguments: Any) -> None:
+        self.clock = VirtualClock()
+        self.transport = ScriptedTransport(script, clock=self.clock)
+        self.records: list[AuditRecord] = []
+        self.memory = arguments.pop("memory", None) or InMemory()
+        self.arguments = {"ladder": LADDER, "on_record": self.records.append, **arguments}
+
+    def router(self) -> Router:
+        return Router(
+            memory=self.memory,
+            transport=self.transport,
+            clock=self.clock,
+            jitter=lambda: 0.0,
+            **self.arguments,
+        )
+
+    def play(self, story: Callable[[Router], Coroutine[Any, Any, Any]]) -> Any:
+        async def played() -> Any:
+            async with self.router() as router:
+                return await story(router)
+
+        return self.clock.run(played())
+
+    def turn(self, **arguments: Any) -> Any:
+        return self.play(lambda router: router.turn(BODY, **{"session": "s1", **arguments}))
+
+    @property
+    def asked(self) -> list[list[str]]:
+        return [[probe.target for probe in record.probes] for record in self.records]
+
+
+# -- exactly one record per turn
+
+
+def test_a_served_turn_leaves_one_record_and_the_reply_holds_it() -> None:
+    house = House()
+    reply = house.turn()
+    assert house.records == [reply.record]
+    assert reply.record.ended_by == "answered"
+
+
+@pytest.mark.parametrize(
+    ("script", "ended_by"),
+    [
+        ({"a": [refusal("caller_error")]}, "rejected"),
+        ({"a": [DOWN], "b": [DOWN]}, "advance"),
+        ({"a": [Hang()]}, "expired"),
+    ],
+    ids=["the caller's error", "nothing left", "the deadline"],
+)
+def test_a_failed_turn_leaves_one_record_and_the_error_holds_it(
+    script: dict[str, list[Scripted]], ended_by: str
+) -> None:
+    house = House(script, deadline_secs=60)
+    with pytest.raises(TurnFailed) as failed:
+        house.turn()
+    assert house.records == [failed.value.record]
+    assert failed.value.record.ended_by == ended_by
+
+
+def test_a_cancelled_turn_leaves_one_record_and_the_cancellation_passes() -> None:
+    house = House({"a": [Hang()]})
+
+    async def story(router: Router) -> None:
+        turn = asyncio.create_task(router.turn(BODY, session="s1", final=True))
+        await asyncio.sleep(1)
+        turn.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await turn
+
+    house.play(story)
+    (record,) = house.records
+    assert record.ended_by == "cancelled"
+    assert record.took == 1
+    assert [(t.target, t.why) for t in record.not_tried] == [("b", "cancelled")]
+
+
+def test_a_turn_that_is_cancelled_while_it_waits_asks_nobody_further() -> None:
+    patient = (Target("a", base_url="http://upstream.example", max_retries=2), LADDER[1])
+    house = House({"a": [DOWN]}, ladder=patient)
+
+    async def story(router: Router) -> None:
+        turn = asyncio.create_task(router.turn(BODY, session="s1"))
+        await asyncio.sleep(0.1)
+        turn.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await turn
+
+    house.play(story)
+    assert len(house.transport.requests) == 1
+    assert house.records[0].steps == (("cancelled", "probing", "failed"),)
+    assert house.records[0].standings_after == ()
+
+
+def test_a_sink_that_raises_is_logged_and_never_breaks_the_turn(caplog: pytest.LogCaptureFixture) -> None:
+    def sink(record: AuditRecord) -> None:
+        raise OSError("disk full")
+
+    assert House(on_record=sink).turn().served_by == "a"
+    assert "on_record raised" in caplog.text
+    assert "disk full" in caplog.text
+
+
+def test_without_a_sink_the_record_is_in_the_reply() -> None:
+    assert House(on_record=None).turn().record.served_by == "a"
+
+
+# -- what is refused before a machine starts
+
+
+@pytest.mark.parametrize(
+    "body", [None, [], "text", {"x": object()}, {"messages": "\ud800"}, {"stream": True}], ids=repr
+)
+def test_what_is_no_request_is_refused_without_a_turn(body: Any) -> None:
+    house = House()
+    with pytest.raises(InvalidBody) as refused:
+        house.play(lambda router: router.turn(body, session="s1"))
+    assert surface(refused.value) == (400, "invalid_request_error", "invalid_body")
+    assert house.records == []
+    assert house.transport.requests == []
+
+
+def test_an_unknown_route_is_refused_and_the_routes_are_named() -> None:
+    routes = [Route(id=name, ladder=LADDER) for name in ("chat", "code")]
+    house = House(ladder=(), routes=routes)
+    for asked in ("other", None):
+        with pytest.raises(UnknownRoute, match="'chat', 'code'") as refused:
+            house.turn(route=asked)
+        assert isinstance(refused.value, RequestRefused)
+        assert surface(refused.value) == (404, "model_not_found", "model_not_found")
+    assert house.turn(route="code").record.route == "code"
+    assert len(house.records) == 1
+
+
+# -- routes
+
+
+def test_the_routes_of_a_router_share_a_sessions_evictions() -> None:
+    routes = [Route(id=name, ladder=LADDER) for name in ("chat", "code")]
+    house = House({"a": [CAPABILITY]}, ladder=(), routes=routes)
+
+    async def story(router: Router) -> None:
+        await router.turn(BODY, session="s1", route="chat")
+        await router.turn(BODY, session="s1", route="code")
+
+    house.play(story)
+    assert house.asked == [["a", "b"], ["b"]]
+
+
+def test_a_deployment_file_gives_a_router_with_its_routes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SOME_KEY", "sk-some-key")
+    file = tmp_path / "deployment.toml"
+    file.write_text(f"""
+        [memory]
+        url = "sqlite:{tmp_path}/evictions.db"
+        namespace = "blue"
+        memory_timeout_ms = 10000
+        [llm_clients.up]
+        base_url = "https://upstream.example/v1"
+        api_key_env = "SOME_KEY"
+        [targets.weak]
+        id = "vendor/weak-1"
+        llm_client = "up"
+        [targets.strong]
+        llm_client = "up"
+        [routes.chat]
+        ladder = ["weak", "strong"]
+        [routes.chat.on]
+        content_policy = "skip"
+    """)
+    transport = ScriptedTransport({"vendor/weak-1": [refusal("content_policy")]})
+
+    async def story() -> Any:
+        async with Router.from_toml(file, transport=transport) as router:
+            return await router.turn(BODY, session="s1")
+
+    record = asyncio.run(story()).record
+    assert [p.target for p in record.probes] == ["weak", "strong"]
+    assert record.policy["content_policy"] == "skip"
+    assert record.caller.namespace == "blue"
+    assert transport.requests[0].headers["authorization"] == "Bearer sk-some-key"
+
+
+def test_a_memory_given_by_hand_wins_over_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "deployment.toml"
+    file.write_text("""
+        [llm_clients.up]
+        base_url = "https://upstream.example/v1"
+        [targets.a]
+        llm_client = "up"
+        [targets.b]
+        llm_client = "up"
+        [routes.chat]
+        ladder = ["a", "b"]
+    """)
+    router = Router.from_toml(file, memory=InMemory())
+    assert list(router.routes) == ["chat"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "what"),
+    [
+        ({}, "needs a ladder"),
+        ({"ladder": [LADDER[0], LADDER[0]]}, "stands in its ladder twice"),
+        ({"ladder": [Target("a")]}, "has no base_url"),
+        ({"routes": [Route(id="r", ladder=LADDER)] * 2}, "given twice"),
+        ({"ladder": LADDER, "on": {"unavailable": "evict"}}, "on.unavailable"),
+        ({"ladder": LADDER, "on": {"weather": "skip"}}, "on.weather"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_router_that_could_not_work_is_refused(arguments: dict[str, Any], what: str) -> None:
+    with pytest.raises(ConfigurationError, match=what):
+        Router(memory=InMemory(), **arguments)
+
+
+def test_a_bound_that_cannot_be_used_means_no_bound_and_is_told_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    target = Target(
+        "a", base_url="http://upstream.example", timeout_secs=0, connect_timeout_secs=float("nan")
+    )
+    house = House({"a": [ok(after=10_000)]}, ladder=(target,), deadline_secs=-1.0)
+    assert house.play(lambda router: router.turn(BODY)).record.took == 10_000
+    told = [record.getMessage() for record in caplog.records]
+    assert [message.split(" = ")[0] for message in told] == [
+        "target a: connect_timeout_secs",
+        "target a: timeout_secs",
+        "route default: deadline_secs",
+    ]
+
+
+# -- the session's memory
+
+
+def test_a_final_root_request_forgets_the_session_with_all_its_agents_also_when_it_failed() -> None:
+    house = House({"a": [CAPABILITY], "b": [ok(), ok(), DOWN, ok()]})
+
+    async def story(router: Router) -> None:
+        await router.turn(BODY, session="s1")
+        await router.turn(BODY, session="s1", agent="child")
+        with pytest.raises(TurnFailed):
+            await router.turn(BODY, session="s1", final=True)
+        await router.turn(BODY, session="s1")
+        await router.turn(BODY, session="s1", agent="child")
+
+    house.play(story)
+    assert house.asked == [["a", "b"], ["a", "b"], ["b"], ["a", "b"], ["a", "b"]]
+    assert house.records[2].standings_before
+    assert house.records[2].standings_after == ()
+
+
+def test_a_final_sub_agent_request_forgets_that_agent_only() -> None:
+    house = House({"a": [CAPABILITY]})
+
+    async def story(router: Router) -> None:
+        for agent in (None, "x", "y"):
+            await router.turn(BODY, session="s1", agent=agent)
+        await router.turn(BODY, session="s1", agent="x", final=True)
+        for agent in (None, "x", "y"):
+            await router.turn(BODY, session="s1", agent=agent)
+
+    house.play(story)
+    assert house.asked[4:] == [["b"], ["a", "b"], ["b"]]
+
+
+def test_a_cancelled_final_request_forgets_the_session_too() -> None:
+    house = House({"a": [CAPABILITY], "b": [ok(), Hang(), ok()]})
+
+    async def story(router: Router) -> None:
+        await router.turn(BODY, session="s1")
+        turn = asyncio.create_task(router.turn(BODY, session="s1", final=True))
+        await asyncio.sleep(1)
+        turn.cancel()
+        await asyncio.wait([turn])
+        await asyncio.sleep(1)
+        await router.turn(BODY, session="s1")
+
+    house.play(story)
+    assert house.asked == [["a", "b"], ["b"], ["a", "b"]]
+
+
+def test_forget_and_restore_by_hand() -> None:
+    house = House({"a": [CAPABILITY]})
+
+    async def story(router: Router) -> list[tuple[Change, ...]]:
+        changes = []
+        for undo in (
+            lambda: router.forget("s1"),
+            lambda: router.restore("s1", target="a"),
+            lambda: router.restore(target="a"),
+        ):
+            await router.turn(BODY, session="s1")
+            await router.turn(BODY, session="s1")
+            changes.append(await undo())
+        await router.turn(BODY, session="s1")
+        return changes
+
+    forgotten, restored, everywhere = house.play(story)
+    assert house.asked == [["a", "b"], ["b"]] * 3 + [["a", "b"]]
+    assert [(c.eviction.target, c.why) for c in forgotten] == [("a", "forgotten")]
+    assert [(c.eviction.target, c.why) for c in restored] == [("a", "restored")]
+    assert everywhere == ()
+
+
+def test_restoring_a_target_that_no_route_has_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="no route has a target 'z'"):
+        House().play(lambda router: router.restore(target="z"))
+
+
+# -- a memory in trouble
+
+
+class Broken(InMemory):
+    """A memory whose named methods fail."""
+
+    def __init__(self, *verbs: str, error: BaseException | None = None) -> None:
+        super().__init__()
+        self.verbs = verbs
+        self.error = error or MemoryTrouble("memory: could not be reached")
+
+    async def _fails(self, verb: str) -> None:
+        if verb in self.verbs:
+            raise self.error
+
+    async def read(self, identity: Identity, *, now: float) -> SessionContext:
+        await self._fails("read")
+        return await super().read(identity, now=now)
+
+    async def record(self, identity: Identity, eviction: Eviction) -> None:
+        await self._fails("record")
+        await super().record(identity, eviction)
+
+    async def touch(self, identity: Identity, *, now: float) -> None:
+        await self._fails("touch")
+
+    async def remove(self, *args: Any, **named: Any) -> tuple[Change, ...]:
+        await self._fails("remove")
+        return await super().remove(*args, **named)
+
+    async def forget(self, *args: Any, **named: Any) -> tuple[Change, ...]:
+        await self._fails("forget")
+        return await super().forget(*args, **named)
+
+
+@pytest.mark.parametrize(
+    "error", [MemoryTrouble("memory: gone"), ValueError("a bug of the store's")], ids=repr
+)
+def test_under_serve_a_memory_that_fails_never_stands_between_a_caller_and_an_answer(
+    error: Exception,
+) -> None:
+    house = House({"a": [CAPABILITY]}, memory=Broken("read", "record", error=error))
+    reply = house.turn()
+    assert reply.served_by == "b"
+    assert house.asked == [["a", "b"]]
+    assert len(reply.record.notes) == 3
+    assert str(error) in reply.record.notes[0]
+
+
+@pytest.mark.parametrize(("verb", "requests"), [("read", 0), ("record", 1)])
+def test_under_raise_a_memory_that_fails_breaks_the_turn(verb: str, requests: int) -> None:
+    house = House({"a": [CAPABILITY]}, memory=Broken(verb), on_memory_error="raise")
+    with pytest.raises(TurnFailed) as failed:
+        house.turn()
+    assert isinstance(failed.value.error, TurnBroken)
+    assert isinstance(failed.value.error.__cause__, MemoryTrouble)
+    assert failed.value.surface == (500, "server_error", "server_error")
+    assert failed.value.record.ended_by == "broken"
+    assert len(house.transport.requests) == requests
+
+
+def test_bookkeeping_that_fails_leaves_a_note_and_changes_nothing_under_raise_too() -> None:
+    memory = Broken("touch", "remove", "forget")
+    house = House({"a": [OVERFLOW, OVERFLOW, ok()], "b": [OVERFLOW]}, memory=memory, on_memory_error="raise")
+    with pytest.raises(TurnFailed):
+        house.turn()
+    assert "could not be reached" in house.records[0].notes[0]
+    with pytest.raises(TurnFailed):
+        house.turn()
+    assert house.turn().served_by == "a"
+    assert [e.target for e in house.records[2].restored] == ["a"]
+    assert len(house.records[2].notes) == 1
+    with pytest.raises(TurnFailed):
+        House({"a": [refusal("caller_error")]}, memory=memory).turn(final=True)
+
+
+def test_a_slow_memory_is_left_at_its_bound() -> None:
+    class Slow(InMemory):
+        async def read(self, identity: Identity, *, now: float) -> SessionContext:
+            await asyncio.sleep(3600)
+            return await super().read(identity, now=now)
+
+    reply = House(memory=Slow(), memory_timeout_ms=250).turn()
+    assert reply.record.took == 0.25
+    assert reply.record.notes == ("memory: could not read: no answer within 250 ms",)
+
+
+def test_a_corrupt_database_is_served_around_or_told_as_configured(tmp_path: Path) -> None:
+    path = tmp_path / "evictions.db"
+    path.write_bytes(b"this is no database at all, " * 100)
+    reply = House(memory=SqliteMemory(path), memory_timeout_ms=10_000).turn()
+    assert reply.served_by == "a"
+    assert str(path) in reply.record.notes[0]
+    with pytest.raises(TurnFailed, match=r"evictions\.db"):
+        House(memory=SqliteMemory(path), memory_timeout_ms=10_000, on_memory_error="raise").turn()
+
+
+def test_a_missing_directory_is_named(tmp_path: Path) -> None:
+    memory = SqliteMemory(tmp_path / "nowhere" / "evictions.db")
+    with pytest.raises(TurnFailed, match="nowhere"):
+        House(memory=memory, memory_timeout_ms=10_000, on_memory_error="raise").turn()
+
+
+# -- what is injected
+
+
+def _injecting(**client: Any) -> tuple[Target, ...]:
+    base = {
+        "base_url": "http://upstream.example",
+        "extra_body": {"reasoning_effort": "low"},
+        "max_retries": 0,
+    }
+    return (Target("a", **{**base, **client}), LADDER[1])
+
+
+UNKNOWN = in_json(
+    400,
+    {"error": {"message": "Unknown parameter: 'reasoning_effort'.", "param": "reasoning_effort",
+               "code": "unknown_parameter", "type": "invalid_request_error"}},
+)  # fmt: skip
+
+
+def _bodies(house: House) -> list[dict[str, Any]]:
+    import msgspec
+
+    return [msgspec.json.decode(request.content) for request in house.transport.requests]
+
+
+def test_an_injected_key_that_is_refused_is_taken_out_once_without_spending_a_retry() -> None:
+    house = House({"a": [UNKNOWN, ok()]}, ladder=_injecting())
+    reply = house.turn()
+    assert reply.served_by == "a"
+    assert [body.get("reasoning_effort") for body in _bodies(house)] == ["low", None]
+    assert [a.stripped for a in reply.record.probes[0].attempts] == [(), ("reasoning_effort",)]
+
+
+def test_a_persistent_refusal_surfaces_after_the_second_attempt() -> None:
+    house = House({"a": [UNKNOWN]}, ladder=_injecting())
+    with pytest.raises(TurnFailed) as failed:
+        house.turn()
+    assert len(house.transport.requests) == 2
+    assert failed.value.surface == (400, "upstream_error", "upstream_error")
+    assert not isinstance(failed.value.error, InjectionRefused)
+
+
+def test_a_key_of_the_callers_own_is_not_ours_to_correct() -> None:
+    house = House({"a": [UNKNOWN]}, ladder=_injecting())
+    with pytest.raises(TurnFailed):
+        house.play(lambda router: router.turn({**BODY, "reasoning_effort": "high"}))
+    assert [body["reasoning_effort"] for body in _bodies(house)] == ["high"]
+
+
+def test_a_refusal_that_names_another_key_passes_unchanged() -> None:
+    house = House({"a": [refusal("parameter_reject")]}, ladder=_injecting())
+    with pytest.raises(TurnFailed) as failed:
+        house.turn()
+    assert len(house.transport.requests) == 1
+    assert isinstance(failed.value.error, UpstreamError)
+
+
+def test_under_report_the_configuration_is_blamed_and_the_keys_are_named() -> None:
+    house = House({"a": [UNKNOWN]}, ladder=_injecting(on_parameter_reject="report"))
+    with pytest.raises(TurnFailed, match="reasoning_effort") as failed:
+        house.turn()
+    assert isinstance(failed.value.error, InjectionRefused)
+    assert failed.value.error.keys == {"reasoning_effort"}
+    assert failed.value.surface == (502, "upstream_error", "upstream_configuration_error")
+    assert len(house.transport.requests) == 1
+
+
+def test_under_off_the_error_passes_unchanged() -> None:
+    house = House({"a": [UNKNOWN]}, ladder=_injecting(on_parameter_reject="off"))
+    with pytest.raises(TurnFailed) as failed:
+        house.turn()
+    assert not isinstance(failed.value.error, InjectionRefused)
+    assert len(house.transport.requests) == 1
+
+
+@pytest.mark.parametrize("answer", [DOWN, Reset()], ids=["503", "reset"])
+def test_an_outage_never_strips_anything(answer: Scripted) -> None:
+    house = House({"a": [answer, ok()]}, ladder=_injecting(max_retries=1))
+    house.turn()
+    assert [body["reasoning_effort"] for body in _bodies(house)] == ["low", "low"]
+
+
+# -- its life
+
+
+def test_closing_waits_for_the_turns_in_flight_and_then_refuses() -> None:
+    house = House({"a": [ok(after=5)]})
+
+    async def story(router: Router) -> Any:
+        turn = asyncio.create_task(router.turn(BODY, session="s1"))
+        await asyncio.sleep(1)
+        await router.close()
+        assert turn.done()
+        with pytest.raises(RouterMisused, match="closed"):
+            await router.turn(BODY)
+        await router.close()
+        return turn.result()
+
+    assert house.play(story).served_by == "a"
+    assert house.clock.monotonic() == 5
+
+
+def test_use_from_another_event_loop_is_a_clear_error() -> None:
+    house = House()
+    router = house.router()
+    house.clock.run(router.turn(BODY))
+    with pytest.raises(RouterMisused, match="another event loop"):
+        asyncio.run(router.turn(BODY))
+
+
+def test_use_after_a_fork_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    router = House().router()
+    monkeypatch.setattr(os, "getpid", lambda: -1)
+    with pytest.raises(RouterMisused, match="before the fork"):
+        asyncio.run(router.turn(BODY))
+
+
+def test_many_tasks_share_a_router_and_each_keeps_its_own_turn() -> None:
+    house = House({"a": [CAPABILITY, *([ok(after=1)] * 50)]})
+
+    async def story(router: Router) -> list[str]:
+        turns = [router.turn(BODY, session=f"s{number}") for number in range(50)]
+        return [reply.served_by for reply in await asyncio.gather(*turns)]
+
+    assert house.play(story) == ["b"] + ["a"] * 49
+    assert len({record.turn for record in house.records}) == 50
+
+
+def test_the_size_that_a_caller_knows_is_kept_with_an_overflow() -> None:
+    house = House({"a": [OVERFLOW]})
+    assert house.turn(size=12_345).record.standings_after[0].size == 12_345
+    assert House({"a": [OVERFLOW]}).turn().record.standings_after[0].size == 3
+
+
+def test_turn_ids_sort_by_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    import time
+
+    ids = []
+    for nanoseconds in (1_700_000_000 * 10**9, 1_800_000_000 * 10**9):
+        monkeypatch.setattr(time, "time_ns", lambda at=nanoseconds: at)
+        ids.append(House().turn().record.turn)
+    assert ids == sorted(ids)
+    assert len(set(ids)) == 2
+
+
+def test_nothing_is_logged_of_a_turn_that_went_well(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    House().turn()
+    assert caplog.text == ""
