@@ -151,19 +151,19 @@ EXPECT: Final[Keys] = {
     "stripped": Table,
 }
 
-_NOT_YET: Final = frozenset(
-    {"pin", "stream", "events", "end", "every", "content_events", "interrupted", "gated", "cooling"}
-)
-"""Keys and words of the format that a later version plays."""
+_KEYS_NOT_YET: Final = frozenset({"pin", "stream", "events", "end", "every", "content_events", "interrupted"})
+_WORDS_NOT_YET: Final = frozenset({"gated", "cooling"})
+"""What a later version of the format plays."""
 
-_RANGES: Final[Mapping[str, tuple[float, float]]] = {
+_LONGEST: Final = int(MAX_SECS)
+_RANGES: Final[Mapping[str, tuple[int, int]]] = {
     "repeat": (1, 1000),
     "size": (0, 10**9),
-    "at": (0, MAX_SECS),
-    "cancel_at": (0, MAX_SECS),
-    "after": (0, MAX_SECS),
-    "slept": (0, MAX_SECS),
-    "took": (0, MAX_SECS),
+    "at": (0, _LONGEST),
+    "cancel_at": (0, _LONGEST),
+    "after": (0, _LONGEST),
+    "slept": (0, _LONGEST),
+    "took": (0, _LONGEST),
     "status": (200, 599),
 }
 
@@ -290,7 +290,7 @@ class _Reader:
 
     def _read(self, path: Place, table: Table, keys: Keys) -> dict[str, Any]:
         """The values of a table as far as they can be used."""
-        for key in table.keys() & (_NOT_YET - keys.keys()):
+        for key in table.keys() & _KEYS_NOT_YET:
             self._findings.error(path, key, "is not supported by this version of turnout")
         values: dict[str, Any] = read(self._findings, path, table, keys)
         for key, value in values.items():
@@ -302,7 +302,7 @@ class _Reader:
         if key in _RANGES:
             least, most = _RANGES[key]
             if not least <= value <= most:
-                self._findings.error(path, key, f"is {shown(value)}; give {least:g} to {most:g}")
+                self._findings.error(path, key, f"is {_shown(value)}; give {least} to {most}")
         elif key in _WORDS and isinstance(value, str):
             self._word(path, key, value, _WORDS[key])
         elif key in _WORDS:
@@ -312,7 +312,7 @@ class _Reader:
             self._findings.error(path, key, "is false; give true, or leave it out")
 
     def _word(self, path: Place, key: str, word: str, words: tuple[str, ...]) -> None:
-        if word in _NOT_YET:
+        if word in _WORDS_NOT_YET:
             self._findings.error(path, key, f"is {word!r}, which is not supported by this version of turnout")
         elif word not in words:
             self._findings.error(path, key, f"is {word!r}, which it cannot be{did_you_mean(word, words)}")
@@ -372,7 +372,8 @@ class _Reader:
             reload = values.pop("reload", None)
             if reload is not None:
                 shared = _reloaded(shared, self._read((*path, "reload"), reload, SHARED))
-                loaded = self._deployment(shared, {}, under=f"turns[{place}].reload.")
+                # mistakes of the tables that it changes would only be told again
+                loaded = self._deployment(shared, {}, f"turns[{place}].reload.") if route else None
                 route = _route(loaded) if loaded else None
             ladder = [target.name for target in route.ladder] if route else []
             self._turn(path, values, ladder)
@@ -421,7 +422,7 @@ class _Reader:
     def _answer(self, path: Place, answer: Table) -> Scripted | None:
         """One answer; None if it has mistakes."""
         forms = [form for form in ANSWERS if form in answer]
-        if len(forms) != 1 and not answer.keys() & _NOT_YET:
+        if len(forms) != 1 and not answer.keys() & _KEYS_NOT_YET:
             told = f"has {' and '.join(forms)}" if forms else "tells no answer"
             self._findings.error(path, "", f"{told}; give one of {', '.join(ANSWERS)}")
             return None
@@ -525,9 +526,9 @@ def address(target: Target) -> tuple[str, str]:
 # -- words
 
 
-def shown(value: object) -> str:
-    """A value as messages show it."""
-    return msgspec.json.encode(value).decode() if not isinstance(value, float) else f"{value:g}"
+def _shown(number: float) -> str:
+    # Python refuses to write very long integers
+    return "too large" if isinstance(number, int) and number.bit_length() > 64 else str(number)
 
 
 def _line(finding: Finding) -> str:

@@ -167,11 +167,7 @@ _FEATURE_REFUSED: Final[Mapping[Feature, Mapping[str, str]]] = {
         "message": "This role is not supported.",
     },
     Feature.ENDPOINT: {"code": "OperationNotSupported", "message": "The operation does not work here."},
-    Feature.OTHER: {
-        "code": "unsupported_value",
-        "param": "messages",
-        "message": "These messages are not supported.",
-    },
+    Feature.OTHER: {"message": "This type of content part is not supported by this model."},
 }
 
 

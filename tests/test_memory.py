@@ -334,20 +334,13 @@ def test_use_prolongs_the_time_to_live(tell: Tell, ttl: float, used_after: float
     tell(story, ttl_secs=ttl)
 
 
-def test_an_identity_that_holds_nothing_is_not_kept_alive(tell: Tell) -> None:
+def test_use_by_an_identity_that_holds_nothing_leaves_no_trace(tell: Tell) -> None:
     async def story(memory: Memory) -> None:
         await memory.touch(WHO, now=NOW)
         assert await memory.read(WHO, now=NOW) == EMPTY
-        await memory.record(WHO, overflow(9000))
-        await memory.restore_everywhere("", SMALL, "f1")
-        await memory.touch(WHO, now=NOW + 50)
-        # had that use been written, this would not be a new beginning
-        late = overflow(12_000, turn="t2", at=NOW + 100)
-        await memory.record(WHO, refusal("image", target=LARGE, turn="t2", at=NOW + 99))
-        await memory.record(WHO, late)
-        assert late in (await memory.read(WHO, now=NOW + 100)).evictions
+        assert await memory.forget("", "s1", now=NOW) == ()
 
-    tell(story, ttl_secs=100.0)
+    tell(story)
 
 
 # -- how a target comes back
@@ -493,23 +486,61 @@ def test_closing_twice_is_closing_once(tell: Tell) -> None:
 # -- in memory
 
 
+async def kept(memory: Memory, *sessions: str) -> list[str]:
+    return [session for session in sessions if await memory.read(Identity("", session), now=NOW)]
+
+
 def test_when_a_dictionary_is_full_the_least_recently_used_session_goes() -> None:
     async def story() -> None:
-        memory = InMemory(max_sessions=3)
-        for session in ("s1", "s2", "s3"):
+        memory = InMemory(max_sessions=4)
+        for session in ("s1", "s2", "s3", "s4"):
             await memory.record(Identity("", session), overflow(9000))
-        await memory.record(Identity("", "s3", "a1"), overflow(9000))  # the same session, not a fourth
+        await memory.record(Identity("", "s4", "a1"), overflow(9000))  # the same session, not a fifth
         await memory.read(Identity("", "s1"), now=NOW)
         await memory.touch(Identity("", "s2"), now=NOW)
-        await memory.record(Identity("", "s4"), overflow(9000))
-        kept = [bool(await memory.read(Identity("", f"s{n}"), now=NOW)) for n in (1, 2, 3, 4)]
-        assert kept == [True, True, False, True]
-        assert await memory.read(Identity("", "s3", "a1"), now=NOW) == EMPTY
+        await memory.record(Identity("", "s3"), overflow(8000))
+        await memory.record(Identity("", "s5"), overflow(9000))
+        assert await memory.read(Identity("", "s4", "a1"), now=NOW) == EMPTY
+        assert await kept(memory, "s1", "s2", "s3", "s4", "s5") == ["s1", "s2", "s3", "s5"]
+
+    asyncio.run(story())
+
+
+def test_a_session_that_was_forgotten_takes_no_room() -> None:
+    async def story() -> None:
+        memory = InMemory(max_sessions=2)
+        await memory.record(Identity("", "s1"), overflow(9000))
+        await memory.record(Identity("", "s2"), overflow(9000))
+        await memory.forget("", "s2", now=NOW)
+        await memory.record(Identity("", "s3"), overflow(9000))
+        assert await kept(memory, "s1", "s3") == ["s1", "s3"]
 
     asyncio.run(story())
 
 
 # -- in a file
+
+
+def rows(file: Path) -> list[dict[str, Any]]:
+    with closing(sqlite3.connect(file)) as other:
+        other.row_factory = sqlite3.Row
+        tables = ("eviction", "identity", "target")
+        return [dict(row) for table in tables for row in other.execute(f"SELECT * FROM {table}")]
+
+
+def test_use_by_an_identity_that_holds_nothing_any_more_is_not_written(file: Path) -> None:
+    async def story() -> None:
+        async with using(SqliteMemory(file)) as memory:
+            await memory.record(WHO, overflow(9000))
+            await memory.restore_everywhere("", SMALL, "f1")
+            before = rows(file)
+            await memory.touch(WHO, now=NOW + 7200)
+            assert rows(file) == before
+            await memory.record(WHO, overflow(9000))
+            await memory.touch(WHO, now=NOW + 7200)
+            assert rows(file) != before
+
+    asyncio.run(story())
 
 
 def test_a_file_is_opened_again_with_everything_in_it(file: Path) -> None:
@@ -672,6 +703,21 @@ def test_what_was_recorded_survives_the_death_of_the_process(file: Path, durabil
     asyncio.run(story())
 
 
+@pytest.mark.parametrize(("durability", "synchronous"), [("process", 1), ("full", 2)])
+def test_a_power_loss_is_survived_where_every_commit_is_synchronised(
+    file: Path, durability: Any, synchronous: int
+) -> None:
+    memory = SqliteMemory(file, durability=durability)
+
+    async def story() -> None:
+        async with using(memory):
+            await memory.record(WHO, overflow(9000))
+            assert memory._writing
+            assert memory._writing.execute("PRAGMA synchronous").fetchone() == (synchronous,)
+
+    asyncio.run(story())
+
+
 def test_a_durability_that_does_not_exist_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="durability is 'fully'; give process or full"):
         SqliteMemory("turnout.db", durability="fully")  # type: ignore[arg-type]
@@ -747,6 +793,17 @@ def test_a_lock_that_is_never_released_is_trouble_and_the_memory_works_when_it_i
     asyncio.run(story())
 
 
+def test_a_file_is_opened_and_read_while_another_program_writes(file: Path) -> None:
+    async def story() -> None:
+        async with using(SqliteMemory(file)) as memory:
+            await memory.record(WHO, overflow(9000))
+        with closing(lock(file)):
+            async with using(impatient(file)) as memory:
+                assert (await memory.read(WHO, now=NOW)).evictions == (overflow(9000),)
+
+    asyncio.run(story())
+
+
 def test_a_new_file_that_another_process_is_about_to_make_is_waited_for(file: Path) -> None:
     async def story() -> None:
         async with using(SqliteMemory(file)) as memory:
@@ -797,11 +854,13 @@ print("recovered", flush=True)
 
 def test_a_read_that_meets_a_lock_waits_for_it_beside_the_loop(file: Path) -> None:
     """Reads wait for no writer; but for a process that recovers the log after a crash they do."""
+    memory = SqliteMemory(file)
 
     async def story() -> None:
-        async with using(SqliteMemory(file)) as memory:
+        async with using(memory):
             await memory.record(WHO, overflow(9000))
-            assert await memory.read(WHO, now=NOW)
+            assert memory._reading
+            assert memory._reading.execute("PRAGMA busy_timeout").fetchone() == (0,)
             with child(f"{file}-shm", script=RECOVERING) as process:
                 reading = asyncio.create_task(memory.read(WHO, now=NOW))
                 for _ in range(100):
@@ -837,20 +896,25 @@ def test_a_write_that_was_accepted_is_done_although_its_caller_has_gone(file: Pa
 # -- a file that cannot take a write
 
 
-def spoil(file: Path, how: str) -> None:
-    """Make SQLite itself fail whenever `large` is recorded."""
-    with closing(sqlite3.connect(file)) as other:
-        other.execute(
-            f"CREATE TRIGGER spoilt BEFORE INSERT ON eviction WHEN new.target = 'large'"
-            f" BEGIN SELECT RAISE({how}, 'spoilt'); END"
-        )
+def change(file: Path, *statements: str) -> None:
+    with closing(sqlite3.connect(file, isolation_level=None)) as other:
+        for statement in statements:
+            other.execute(statement)
+
+
+def spoil(file: Path, then: str) -> None:
+    """Whenever `large` is recorded, SQLite itself does this."""
+    change(
+        file,
+        f"CREATE TRIGGER spoilt AFTER INSERT ON eviction WHEN new.target = 'large' BEGIN {then}; END",
+    )
 
 
 def test_of_writes_that_share_a_commit_one_that_fails_takes_no_other_with_it(file: Path) -> None:
     async def story() -> None:
         async with using(SqliteMemory(file)) as memory:
             await memory.record(WHO, overflow(9000))
-            spoil(file, "ABORT")
+            spoil(file, "SELECT RAISE(ABORT, 'spoilt')")
             three = (refusal("image"), refusal("image", target=LARGE), refusal("audio", turn="t2"))
             told = await asyncio.gather(*[memory.record(WHO, e) for e in three], return_exceptions=True)
             assert [type(result) for result in told] == [type(None), MemoryTrouble, type(None)]
@@ -864,7 +928,7 @@ def test_when_a_commit_fails_every_write_in_it_is_told_so_and_none_is_half_there
         memory = SqliteMemory(file)
         async with using(memory):
             await memory.record(WHO, overflow(9000))
-            spoil(file, "ROLLBACK")
+            spoil(file, "SELECT RAISE(ROLLBACK, 'spoilt')")
             with closing(lock(file)) as other:
                 alone = await waiting(memory, overflow(8000, turn="t2", at=NOW + 1))
                 three = (refusal("image"), refusal("image", target=LARGE), refusal("audio"))
@@ -877,6 +941,44 @@ def test_when_a_commit_fails_every_write_in_it_is_told_so_and_none_is_half_there
             assert [e.size for e in (await memory.read(WHO, now=NOW)).evictions] == [8000]
             await memory.record(WHO, refusal("video"))
             assert len((await memory.read(WHO, now=NOW)).evictions) == 2
+
+    asyncio.run(story())
+
+
+def test_a_write_that_fails_half_way_leaves_nothing_of_itself(file: Path) -> None:
+    async def story() -> None:
+        async with using(SqliteMemory(file, ttl_secs=100.0)) as memory:
+            await memory.record(WHO, overflow(9000))
+            spoil(file, "SELECT RAISE(ABORT, 'spoilt')")
+            before = rows(file)
+            with pytest.raises(MemoryTrouble, match="spoilt"):
+                await memory.record(WHO, refusal("image", target=LARGE, at=NOW + 100))
+            assert rows(file) == before
+
+    asyncio.run(story())
+
+
+def test_a_commit_that_fails_when_nobody_waits_any_more_is_not_in_the_way_of_the_next(file: Path) -> None:
+    memory = SqliteMemory(file)
+    memory._pragmas["foreign_keys"] = 1
+
+    async def story() -> None:
+        async with using(memory):
+            await memory.record(WHO, overflow(9000))
+            change(
+                file, "CREATE TABLE debt (id PRIMARY KEY, owed REFERENCES debt DEFERRABLE INITIALLY DEFERRED)"
+            )
+            spoil(file, "INSERT INTO debt VALUES (new.target, 'never paid')")
+            with pytest.raises(MemoryTrouble, match="FOREIGN KEY constraint failed"):
+                await memory.record(WHO, refusal("image", target=LARGE))
+            with closing(lock(file)) as other:
+                abandoned = await waiting(memory, refusal("image", target=LARGE))
+                abandoned.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await abandoned
+                other.execute("COMMIT")
+            await memory.record(WHO, refusal("image"))
+            assert {e.target for e in (await memory.read(WHO, now=NOW)).evictions} == {SMALL}
 
     asyncio.run(story())
 
@@ -1042,26 +1144,25 @@ def garble(file: Path) -> None:
     file.write_bytes(intact[:4096] + b"\x5a" * (len(intact) - 4096))
 
 
-def test_a_damaged_file_is_trouble_and_a_new_one_takes_its_place_without_a_restart(file: Path) -> None:
+@pytest.mark.parametrize("met_by", ["read", "record"])
+def test_a_damaged_file_is_trouble_and_a_new_one_takes_its_place_without_a_restart(
+    file: Path, met_by: str
+) -> None:
     async def story() -> None:
         async with using(SqliteMemory(file)) as memory:
             for number in range(100):
                 await memory.record(Identity("", f"s{number}"), overflow(9000))
         garble(file)
         async with using(SqliteMemory(file)) as memory:
-            await both_ways(memory, "database disk image is malformed; move the file away")
+            doing = memory.read(WHO, now=NOW) if met_by == "read" else memory.record(WHO, overflow(9000))
+            with pytest.raises(MemoryTrouble, match="database disk image is malformed; move the file away"):
+                await doing
             file.unlink()  # noqa: ASYNC240
             assert await memory.read(WHO, now=NOW) == EMPTY
             await memory.record(WHO, overflow(9000))
             assert await memory.read(WHO, now=NOW)
 
     asyncio.run(story())
-
-
-def change(file: Path, *statements: str) -> None:
-    with closing(sqlite3.connect(file, isolation_level=None)) as other:
-        for statement in statements:
-            other.execute(statement)
 
 
 def test_tables_that_are_gone_are_trouble_until_they_are_back(file: Path) -> None:
@@ -1098,13 +1199,6 @@ NEWER = (
 )
 
 
-def rows(file: Path) -> list[dict[str, Any]]:
-    with closing(sqlite3.connect(file)) as other:
-        other.row_factory = sqlite3.Row
-        tables = ("eviction", "identity", "target")
-        return [dict(row) for table in tables for row in other.execute(f"SELECT * FROM {table}")]
-
-
 def test_rows_of_a_newer_schema_are_honoured_and_never_rewritten(file: Path) -> None:
     async def story() -> None:
         async with using(SqliteMemory(file, ttl_secs=100.0)) as memory:
@@ -1114,6 +1208,10 @@ def test_rows_of_a_newer_schema_are_honoured_and_never_rewritten(file: Path) -> 
             # seen by a process that had the file open before
             await memory.record(WHO, overflow(8000, turn="t2", at=NOW + 20))
             await memory.touch(WHO, now=NOW + 20)
+            assert rows(file) == before
+            await memory.record(WHO, refusal("image", at=NOW + 20))
+            assert [row for row in rows(file) if row in before] == before
+            await memory.remove(WHO, [refusal("image", at=NOW + 20)], now=NOW + 20, why="served")
             assert rows(file) == before
         async with using(SqliteMemory(file, ttl_secs=100.0)) as memory:
             assert (await memory.read(WHO, now=NOW)).evictions == (overflow(9000),)

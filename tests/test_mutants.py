@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 
 import pytest
+import report
 from mutants import (
     EQUIVALENT,
     Finding,
@@ -58,3 +59,21 @@ def test_capability_for_this_turn_only_is_one_changed_word_and_is_noticed() -> N
     violated = sessions(World(2, machine=StepMachine(changed))).violated
     assert Property.NOT_AGAIN in violated
     assert Property.LASTING in violated
+
+
+def test_the_report_says_what_was_walked(capsys: pytest.CaptureFixture[str]) -> None:
+    assert report.figures(1)
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[1].split()[:-2] == ["one", "turn,", "every", "kind", "of", "outcome", "1", "1", "69"]
+    assert len(printed) == 6
+
+
+def test_the_report_lists_every_mutant_and_is_content_only_if_none_survived(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    equivalent = next(name for name in EQUIVALENT if name.startswith("turn:"))
+    findings = [Finding("turn: a removed", (Property.ONCE,)), Finding(equivalent, ())]
+    assert report.mutants("turn", findings)
+    assert "2 mutants: 1 caught, 1 equivalent, 0 survived" in capsys.readouterr().out
+    assert not report.mutants("turn", [*findings, Finding("turn: b -> c", ())])
+    assert "NO REASON IS GIVEN" in capsys.readouterr().out

@@ -14,6 +14,7 @@ from turnout.engine.audit import AuditRecord, PassedOver, ProbeRecord
 from turnout.engine.errors import ScenarioError
 from turnout.engine.scenario import Scenario, load
 from turnout.engine.simulation import Miss, Outcome, PlayedTurn, play
+from turnout.machines.vocabulary import RoutingFallbackReason
 
 ALL_HOLD: Final = 0
 SOME_DO_NOT: Final = 1
@@ -87,9 +88,11 @@ def _tell_json(scenario: Scenario, played: tuple[PlayedTurn, ...], trace: bool) 
 
 def _tell(scenario: Scenario, played: tuple[PlayedTurn, ...], trace: bool) -> None:
     click.echo(scenario.name)
+    width = max(len(_who(turn.record)) for turn in played)
     for turn in played:
         story = ", ".join(_story(turn.record))
-        click.echo(f"{turn.number:3} {_who(turn.record)}  {story:<{STORY}} [{' '.join(turn.outcome.probes)}]")
+        probes = " ".join(turn.outcome.probes)
+        click.echo(f"{turn.number:3} {_who(turn.record):<{width}}  {story:<{STORY}} [{probes}]")
         if trace:
             for step in turn.record.steps:
                 click.echo(f"      {step.source} -- {step.trigger} -> {step.dest}")
@@ -126,13 +129,13 @@ def _probed(probe: ProbeRecord, *, first: bool) -> str:
     if len(probe.attempts) > 1:
         words.append(f"x{len(probe.attempts)}")
     if probe.last_resort:
-        words.append("as last resort")
+        words.append("(last resort)")
     if probe.verdict is not None:
         words.append(probe.verdict.kind)
     elif probe.answered and not first:
         words.append("answered")
     if probe.reason is not None:
-        words.append("-> skipped" if probe.reason == "unavailable" else "-> evicted")
+        words.append("-> skipped" if probe.reason is RoutingFallbackReason.UNAVAILABLE else "-> evicted")
     return " ".join(words)
 
 

@@ -63,9 +63,7 @@ class InMemory:
 
     async def touch(self, identity: Identity, *, now: float) -> None:
         held = self._used(identity)
-        if held is None or self._expired(held, now) or held.last_use + self._touch_after > now:
-            return
-        if any(self._standing(identity.namespace, held)):
+        if held is not None and not self._expired(held, now) and held.last_use + self._touch_after <= now:
             held.last_use = now
 
     async def remove(

@@ -1,0 +1,109 @@
+"""Virtual time: a long story in no time, in the order in which it would have happened."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from turnout.engine import clock as clock_module
+from turnout.engine.clock import Standstill, SystemClock, VirtualClock
+
+
+def test_whoever_sleeps_shorter_wakes_first_and_time_is_exact() -> None:
+    clock = VirtualClock()
+    woken = []
+
+    async def sleeper(secs: float) -> None:
+        await clock.sleep(secs)
+        woken.append((secs, clock.monotonic()))
+
+    async def story() -> None:
+        await asyncio.gather(sleeper(86_400 * 3), sleeper(0.25), sleeper(60))
+
+    clock.run(story())
+    assert woken == [(0.25, 0.25), (60, 60), (86_400 * 3, 86_400 * 3)]
+
+
+def test_the_time_of_day_goes_on_with_what_was_slept() -> None:
+    clock = VirtualClock(epoch=1000.0)
+    clock.run(clock.sleep(5))
+    assert (clock.now(), clock.monotonic()) == (1005.0, 5.0)
+    clock.advance(1)
+    assert (clock.now(), clock.monotonic()) == (1006.0, 6.0)
+
+
+def test_a_bound_passes_when_it_is_due() -> None:
+    clock = VirtualClock()
+
+    async def story() -> None:
+        async with clock.timeout(30):
+            await asyncio.get_running_loop().create_future()
+
+    with pytest.raises(TimeoutError):
+        clock.run(story())
+    assert clock.monotonic() == pytest.approx(30)
+
+
+def test_what_is_done_before_its_bound_takes_only_its_own_time() -> None:
+    clock = VirtualClock()
+
+    async def story() -> str:
+        async with clock.timeout(30):
+            await clock.sleep(2)
+        async with clock.timeout(None):
+            await clock.sleep(100)
+        return "done"
+
+    assert clock.run(story()) == "done"
+    assert clock.monotonic() == pytest.approx(102)
+
+
+def test_time_stands_still_while_a_thread_works() -> None:
+    clock = VirtualClock()
+    may_end = threading.Event()
+
+    async def story() -> float:
+        loop = asyncio.get_running_loop()
+        with ThreadPoolExecutor(1) as pool:
+            working = loop.run_in_executor(pool, may_end.wait)
+            timer = asyncio.create_task(clock.sleep(10))
+            # only once the timer is all that the loop has left to wait for does the thread end
+            threading.Timer(0.02, may_end.set).start()
+            async with clock.timeout(5):
+                await working
+            seen = clock.monotonic()
+            await timer
+        return seen
+
+    assert clock.run(story()) == 0.0
+    assert clock.monotonic() == pytest.approx(10)
+
+
+def test_a_story_in_which_nothing_can_happen_any_more_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clock_module, "PATIENCE", 0.01)
+    clock = VirtualClock()
+
+    async def story() -> None:
+        await asyncio.get_running_loop().create_future()
+
+    with pytest.raises(Standstill, match="no timer will bring"):
+        clock.run(story())
+    assert clock.monotonic() == 0.0
+
+
+def test_the_clock_on_the_wall_keeps_the_same_promises() -> None:
+    clock = SystemClock()
+
+    async def story() -> None:
+        began = clock.monotonic()
+        await clock.sleep(0)
+        assert clock.monotonic() >= began
+        assert clock.now() > 1_700_000_000
+        with pytest.raises(TimeoutError):
+            async with clock.timeout(0):
+                await asyncio.get_running_loop().create_future()
+
+    asyncio.run(story())
