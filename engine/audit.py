@@ -73,6 +73,8 @@ class ProbeRecord(Struct, frozen=True, omit_defaults=True):
     answered: bool = False
     last_resort: bool = False
     """Asked although it was evicted, since every target was."""
+    at: float = 0.0
+    """When it was classified, in seconds since 1970; 0 if the turn ended before."""
 
 
 class WhyPassedOver(StrEnum):

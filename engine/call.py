@@ -54,7 +54,7 @@ class CallUpstream:
         else:
             if not isinstance(answer, Mapping):
                 raise TurnBroken(
-                    f"call= returned {type(answer).__name__} for target {target.name!r}, not a response's body"
+                    f"call= returned {type(answer).__name__} for target {target.name!r}, not a body"
                 )
             return Answer(answer, usage=openai_chat.usage(answer))
         return Redactor((), request.body).verdict(verdict)

@@ -7,7 +7,7 @@ idempotent, so two turns that overlap need no lock and lose nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from msgspec import Struct
@@ -40,12 +40,8 @@ class Cause(Struct, frozen=True, omit_defaults=True):
     features: tuple[str, ...] = ()
 
 
-class Key(NamedTuple):
-    """What makes two evictions of one identity the same."""
-
-    target: str
-    reason: RoutingFallbackReason
-    fingerprint: str
+Key = tuple[str, RoutingFallbackReason, str]
+"""What makes two evictions of one identity the same: target, reason and fingerprint."""
 
 
 class Eviction(Struct, frozen=True, omit_defaults=True):
@@ -67,7 +63,7 @@ class Eviction(Struct, frozen=True, omit_defaults=True):
 
     @property
     def key(self) -> Key:
-        return Key(self.target, self.reason, self.fingerprint)
+        return self.target, self.reason, self.fingerprint
 
     def merge(self, other: Eviction) -> Eviction:
         """The union of two evictions with the same key."""
@@ -95,6 +91,10 @@ class Eviction(Struct, frozen=True, omit_defaults=True):
         return any(Feature.OTHER in refused or needs.issuperset(refused) for refused in self.refused)
 
 
+_ELIGIBLE: Final = Standing.ELIGIBLE
+_EVICTED: Final = Standing.EVICTED
+
+
 class _Model:
     """What the standing machine steps. No row of it has a guard."""
 
@@ -110,11 +110,13 @@ class SessionContext:
     __slots__ = ("_evictions",)
 
     def __init__(self, evictions: Iterable[Eviction] = ()) -> None:
-        self._evictions: Mapping[Key, Eviction] = {e.key: e for e in evictions}
+        self._evictions = {e.key: e for e in evictions}
 
     @property
     def evictions(self) -> tuple[Eviction, ...]:
         """All of them, oldest first cause first."""
+        if len(self._evictions) < 2:
+            return tuple(self._evictions.values())
         return tuple(sorted(self._evictions.values(), key=lambda e: (e.first.at, e.first.turn, e.key)))
 
     def __bool__(self) -> bool:
@@ -130,40 +132,43 @@ class SessionContext:
 
     def of(self, target: str, fingerprint: str) -> tuple[Eviction, ...]:
         """The evictions of a target as it is now."""
-        return tuple(
-            e for e in self._evictions.values() if e.target == target and e.fingerprint == fingerprint
-        )
+        found = [e for e in self._evictions.values() if e.target == target and e.fingerprint == fingerprint]
+        return tuple(found)
 
     def standing(self, target: str, fingerprint: str) -> Standing:
         """The state of the standing machine for a target as it is now."""
-        return Standing.EVICTED if self.of(target, fingerprint) else Standing.ELIGIBLE
+        for eviction in self._evictions.values():
+            if eviction.target == target and eviction.fingerprint == fingerprint:
+                return _EVICTED
+        return _ELIGIBLE
 
     def record(self, eviction: Eviction) -> SessionContext:
         """The context with this eviction in it, merged with one that has the same key."""
-        model = _Model(self.standing(eviction.target, eviction.fingerprint))
-        standing_machine.MACHINE.step(model, eviction.reason)
-        known = self._evictions.get(eviction.key)
+        key = eviction.key
+        known = self._evictions.get(key)
         merged = eviction if known is None else known.merge(eviction)
-        return self._stand(SessionContext((*self._evictions.values(), merged)), eviction, model)
+        return self._stepped(eviction, eviction.reason, {**self._evictions, key: merged})
 
     def remove(self, eviction: Eviction) -> SessionContext:
         """The context without this eviction, unless something was merged into it since it was read."""
         known = self._evictions.get(eviction.key)
         if known is None or known.latest_turn != eviction.latest_turn:
             return self
-        model = _Model(self.standing(eviction.target, eviction.fingerprint))
-        left = SessionContext(e for e in self._evictions.values() if e.key != eviction.key)
-        if not left.of(eviction.target, eviction.fingerprint):
-            standing_machine.MACHINE.step(model, "restored")
-        return self._stand(left, eviction, model)
+        left = {key: e for key, e in self._evictions.items() if key != eviction.key}
+        still_out = any(
+            e.target == eviction.target and e.fingerprint == eviction.fingerprint for e in left.values()
+        )
+        return self._stepped(eviction, "" if still_out else "restored", left)
 
-    def _stand(self, changed: SessionContext, eviction: Eviction, model: _Model) -> SessionContext:
-        """Hold the rows changed against the machine's state: they may not drift apart."""
-        standing = changed.standing(eviction.target, eviction.fingerprint)
-        if standing != model.state:
-            raise AssertionError(
-                f"standing of {eviction.target!r} is {standing}, its machine says {model.state}"
-            )
+    def _stepped(self, of: Eviction, trigger: str, evictions: dict[Key, Eviction]) -> SessionContext:
+        """The context with these evictions, if the standing machine comes to the same by this trigger."""
+        model = _Model(self.standing(of.target, of.fingerprint))
+        if trigger:
+            standing_machine.MACHINE.step(model, trigger)
+        changed = SessionContext.__new__(SessionContext)
+        changed._evictions = evictions
+        if (standing := changed.standing(of.target, of.fingerprint)) != model.state:
+            raise AssertionError(f"standing of {of.target!r} is {standing}, its machine says {model.state}")
         return changed
 
     def merge(self, other: SessionContext) -> SessionContext:

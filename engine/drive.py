@@ -25,7 +25,7 @@ from turnout.engine.probe import Answer, Attempt, Probe, Request, ask
 from turnout.engine.redaction import Redactor
 from turnout.engine.route import Route
 from turnout.engine.targets import usable
-from turnout.engine.turn import Turn
+from turnout.engine.turn import Interruption, Turn
 from turnout.engine.wire import openai_chat
 from turnout.machines.vocabulary import TurnoutError
 
@@ -140,7 +140,7 @@ class Drive:
         injected = openai_chat.injected(self._request.body, target)
         return Probe(target, injected=injected, jitter=self._around.jitter)
 
-    def _interrupt(self, trigger: str) -> None:
+    def _interrupt(self, trigger: Interruption) -> None:
         """End the turn where it stands. What a probe in flight has sent so far goes into the record."""
         attempts: tuple[AttemptRecord, ...] = ()
         if self._probe is not None:

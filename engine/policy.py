@@ -52,6 +52,11 @@ EVICTED_AS: Final[Mapping[str, Reason]] = {
 }
 """Under which reason an evicting kind is remembered. The other kinds cannot evict."""
 
+_NOT_EVICTING: Final[Mapping[Action, Reason | None]] = {
+    Action.SKIP: Reason.UNAVAILABLE,
+    Action.SURFACE: None,
+}
+
 _ANY: Final = (Action.EVICT, Action.SKIP, Action.SURFACE)
 _NOT_REMEMBERED: Final = (Action.SKIP, Action.SURFACE)
 
@@ -80,7 +85,7 @@ class Policy:
         ConfigurationError: a key or a value that `ALLOWED` does not have.
     """
 
-    __slots__ = ("remembered", "table")
+    __slots__ = ("_reasons", "remembered", "table")
 
     def __init__(self, on: Mapping[str, str] | None = None) -> None:
         if wrong := list(mistakes(on or {})):
@@ -92,6 +97,10 @@ class Policy:
 
     def _set(self, table: Mapping[str, Action]) -> None:
         self.table = {str(case): action for case, action in table.items()}
+        self._reasons: Mapping[str, Reason | None] = {
+            case: EVICTED_AS[case] if action is Action.EVICT else _NOT_EVICTING[action]
+            for case, action in self.table.items()
+        }
         self.remembered = frozenset(
             reason for case, reason in EVICTED_AS.items() if self.table[case] is Action.EVICT
         )
@@ -106,25 +115,23 @@ class Policy:
 
     def reason(self, verdict: Verdict) -> Reason | None:
         """Why the turn leaves the target, or None: the caller gets the upstream's own error."""
-        case = case_of(verdict)
-        match self.table[case]:
-            case Action.EVICT:
-                return EVICTED_AS[verdict.kind]
-            case Action.SKIP:
-                return Reason.UNAVAILABLE
-            case Action.SURFACE:
-                return None
+        return self._reasons[case_of(verdict)]
 
     def __repr__(self) -> str:
         changed = {case: str(a) for case, a in self.table.items() if a is not DEFAULT[case]}
         return f"Policy({changed})"
 
 
+# a member is looked up in its enum each time it is named
+_AUTH: Final = Kind.AUTH
+_CALLER_ERROR: Final = Kind.CALLER_ERROR
+
+
 def case_of(verdict: Verdict) -> str:
     """The row of the policy table that a verdict falls under."""
-    if verdict.kind is Kind.AUTH and verdict.status == 403:
+    if verdict.kind is _AUTH and verdict.status == 403:
         return FORBIDDEN
-    if verdict.kind is Kind.CALLER_ERROR and verdict.evidence.rule == UNRECOGNISED:
+    if verdict.kind is _CALLER_ERROR and verdict.evidence.rule == UNRECOGNISED:
         return UNRECOGNISED
     return verdict.kind
 

@@ -139,10 +139,7 @@ def _pattern(secrets: tuple[str, ...]) -> re.Pattern[str] | None:
 
 def _escaped(secret: str) -> str:
     # the encoded forms first: the character itself may be what an encoded form begins with
-    return "".join(
-        f"(?:\\\\u{ord(char):04x}|{_percent(char)}|\\\\?{re.escape(char)})"
-        for char in secret
-    )
+    return "".join(f"(?:\\\\u{ord(char):04x}|{_percent(char)}|\\\\?{re.escape(char)})" for char in secret)
 
 
 def _percent(char: str) -> str:

@@ -231,7 +231,7 @@ def read_document(document: Table, source: Path) -> Scenario:
 class _Listed(dict[str, object]):
     """A list as a table of its places, `[1]`, `[2]`, so that a finding can say which one it is about."""
 
-    def __init__(self, items: Iterable[object]) -> None:
+    def __init__(self, items: Iterable[object] = ()) -> None:
         super().__init__({f"[{place}]": item for place, item in enumerate(items, 1)})
 
 
@@ -437,11 +437,14 @@ class _Reader:
 
     def _items(self, path: Place, key: str, value: object) -> Iterable[tuple[str, object]]:
         """The items of a list that has to have some, by their places."""
-        if isinstance(value, _Listed) and value:
-            return value.items()
-        what = "is missing" if value is None else "is empty" if value == {} else f"is {kind_of(value)}"
-        self._findings.error(path, key, f"{what}; give a list of at least one table")
-        return ()
+        if isinstance(value, _Listed):
+            what = "is empty"
+        else:
+            what = "is missing" if value is None else f"is {kind_of(value)}"
+            value = _Listed()
+        if not value:
+            self._findings.error(path, key, f"{what}; give a list of at least one table")
+        return value.items()
 
 
 # -- answers: each form by what plays it

@@ -27,7 +27,7 @@ from turnout.engine.memory import from_url
 from turnout.engine.memory.protocol import Memory
 from turnout.engine.probe import Request
 from turnout.engine.route import Route
-from turnout.engine.router import Router
+from turnout.engine.router import Reply, Router
 from turnout.engine.scenario import PlannedTurn, Scenario, address
 from turnout.engine.targets import Target
 from turnout.engine.testing import ScriptedTransport, model_of
@@ -165,7 +165,9 @@ class _Play:
             stage = _Stage(number, turn, repeat, self._clock)
             await self._until(stage, turns)
             await self._prepare(turn)
-            turns.append(asyncio.create_task(self._play(stage, self._routers[-1])))
+            calling = self._begin(stage)
+            await asyncio.sleep(0)  # it is under way before anything else happens to its router
+            turns.append(asyncio.create_task(self._end(stage, calling)))
         played = tuple(await asyncio.gather(*turns))
         for router in self._routers:
             await router.close()
@@ -228,11 +230,12 @@ class _Play:
             retry_after=outcome.retry_after,
         )
 
-    async def _play(self, stage: _Stage, router: Router) -> PlayedTurn:
+    def _begin(self, stage: _Stage) -> asyncio.Task[Reply]:
+        """Start a turn on the router that is there now."""
         _STAGE.set(stage)
         turn = stage.turn
         calling = asyncio.create_task(
-            router.turn(
+            self._routers[-1].turn(
                 turn.request,
                 session=turn.session,
                 agent=turn.agent,
@@ -244,14 +247,18 @@ class _Play:
         )
         if turn.cancel_at is not None:
             asyncio.get_running_loop().call_later(turn.cancel_at, calling.cancel)
+        return calling
+
+    async def _end(self, stage: _Stage, calling: asyncio.Task[Reply]) -> PlayedTurn:
+        """What became of a turn, once it has ended."""
         status, code = await _told(calling)
         if calling.cancelled():
             await self._clock.sleep(AN_INSTANT)
         (record,) = stage.records
-        outcome = _outcome(record, status, code, await self._evicted(turn.route, record))
+        outcome = _outcome(record, status, code, await self._evicted(stage.turn.route, record))
         return PlayedTurn(
             number=stage.number,
-            planned=turn,
+            planned=stage.turn,
             repeat=stage.repeat,
             outcome=outcome,
             record=record,
@@ -289,7 +296,7 @@ def _keep(record: AuditRecord) -> None:
     _STAGE.get().records.append(record)
 
 
-async def _told(calling: asyncio.Task[Any]) -> tuple[int | None, str | None]:
+async def _told(calling: asyncio.Task[Reply]) -> tuple[int | None, str | None]:
     """Status and code that a server would tell the caller, once the turn has ended."""
     await asyncio.wait([calling])
     if calling.cancelled():

@@ -21,7 +21,7 @@ owns the I/O steps it, sync or async:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, Literal, get_args
 
 from turnout.engine.audit import (
     SCHEMA,
@@ -46,7 +46,19 @@ from turnout.machines.stepping import Step, StepMachine, StepRefused
 from turnout.machines.vocabulary import RoutingFallbackReason as Reason
 from turnout.machines.vocabulary import TurnState
 
-_ENDS: Final = (TurnState.SERVED, TurnState.FAILED)
+# a member is looked up in its enum each time it is named; here that is a third of a step
+_PROBING: Final = TurnState.PROBING
+_EVICTED: Final = TurnState.EVICTED
+_SERVED: Final = TurnState.SERVED
+_ENDS: Final = (_SERVED, TurnState.FAILED)
+_CONTEXT_WINDOW: Final = Reason.CONTEXT_WINDOW
+_UNTOLD: Final = Feature.OTHER.value
+
+_NOBODY: Final = Caller(remembered=False)
+_NOTHING: Final[Mapping[str, tuple[Eviction, ...]]] = {}
+
+Interruption = Literal["expired", "cancelled", "broken"]
+"""The triggers that end a turn where it stands."""
 
 _NOT_TRIED: Final[Mapping[str, WhyNotTried]] = {
     "answered": WhyNotTried.SERVED,
@@ -88,7 +100,6 @@ class Turn:
         "_size",
         "_steps",
         "_target",
-        "_verdict",
         "eviction",
         "id",
         "state",
@@ -110,7 +121,7 @@ class Turn:
                 f"ladder {[target.name for target in ladder]}: give at least one target, and each only once"
             )
         self.id = id
-        self.state: str = TurnState.PROBING
+        self.state = str(_PROBING)
         self.eviction: Eviction | None = None
         """What the session has to remember now: set by `act`, to be kept before `advance`."""
         self._ladder = tuple(ladder)
@@ -122,13 +133,11 @@ class Turn:
         self._probes: list[ProbeRecord] = []
         self._rereads: list[Reread] = []
         self._asked: set[str] = set()
-        self._verdict: Verdict | None = None
         self._before = self._context = context
         self._ruled_out = self._honoured(context)
-        self._target = self._first_eligible()
-        self._last_resort = self._target is None
-        if self._target is None:
-            self._target = self._survivor()
+        eligible = self._first_eligible()
+        self._last_resort = eligible is None
+        self._target = eligible or self._survivor()
 
     # -- what the caller asks
 
@@ -139,7 +148,7 @@ class Turn:
         Raises:
             StepRefused: the turn is not in `probing`.
         """
-        if self._target is None or self.state != TurnState.PROBING:
+        if self.state != _PROBING:
             raise StepRefused(f"turn {self.id!r} probes nothing: it is {self.state}")
         return self._target
 
@@ -166,7 +175,7 @@ class Turn:
     @property
     def restored(self) -> tuple[Eviction, ...]:
         """The evictions that this turn contradicted: as last resort, their target has served."""
-        if self.state != TurnState.SERVED or not self._last_resort:
+        if self.state != _SERVED or not self._last_resort:
             return ()
         served = self._probes[-1].target
         return tuple(e for e in self._ruled_out[served] if e.contradicted_by(self._needs))
@@ -185,29 +194,25 @@ class Turn:
         """
         target = self.target
         self._step("probed")
-        self._verdict = verdict
-        reason = None if verdict is None else self._policy.reason(verdict)
         self._asked.add(target.name)
+        reason = None if verdict is None else self._policy.reason(verdict)
         self._probes.append(
-            ProbeRecord(target.name, attempts, verdict, reason, verdict is None, self._last_resort)
+            ProbeRecord(target.name, attempts, verdict, reason, verdict is None, self._last_resort, at)
         )
-        self.eviction = None
-        if verdict is not None and reason is not None and reason is not Reason.UNAVAILABLE:
-            self.eviction = self._eviction(target, reason, verdict, at)
 
     def act(self) -> None:
         """Act on what was classified. Leads to `served`, `evicted`, `skipped` or `failed`."""
-        reason = self._probes[-1].reason if self._probes else None
-        if reason is not None:
-            self._step(reason)
+        probe = self._probes[-1]
+        if probe.reason is not None:
+            self._step(probe.reason)
         else:
-            self._step("answered" if self._verdict is None else "rejected")
-        if self.state != TurnState.EVICTED:
-            self.eviction = None
-        if self.eviction is not None:
+            self._step("answered" if probe.answered else "rejected")
+        if self.state == _EVICTED and probe.reason is not None and probe.verdict is not None:
+            self.eviction = self._evicting(probe, probe.reason, probe.verdict)
             self._context = self._context.record(self.eviction)
-        for eviction in self.restored:
-            self._context = self._context.remove(eviction)
+        elif self._last_resort:
+            for eviction in self.restored:
+                self._context = self._context.remove(eviction)
 
     def advance(self, context: SessionContext | None = None) -> None:
         """Go on to the next target, or to `failed` if none is left.
@@ -219,18 +224,23 @@ class Turn:
             self._reread(context)
         self._step("advance")
         self.eviction = None
-        if self.state == TurnState.PROBING:
-            self._target = self._first_eligible()
+        if self.state == _PROBING:
+            self._target = self._first_eligible() or self._target
 
-    def interrupt(self, trigger: str, attempts: tuple[AttemptRecord, ...] = ()) -> None:
+    def interrupt(self, trigger: Interruption, attempts: tuple[AttemptRecord, ...] = ()) -> None:
         """End the turn where it stands.
 
         Args:
             trigger: `expired` (the deadline has passed), `cancelled` (the caller has gone) or
                 `broken` (the engine, a store or the embedder's code has failed).
             attempts: what the probe in flight has sent so far.
+
+        Raises:
+            StepRefused: the turn has ended, or the trigger is none of these.
         """
-        asking = self._target if self.state == TurnState.PROBING and attempts else None
+        if trigger not in get_args(Interruption):
+            raise StepRefused(f"turn {self.id!r}: {trigger!r} interrupts nothing; give one of {Interruption}")
+        asking = self._target if self.state == _PROBING and attempts else None
         self._step(trigger)
         if asking is not None:
             self._asked.add(asking.name)
@@ -259,7 +269,7 @@ class Turn:
         """
         if not self.ended:
             raise StepRefused(f"turn {self.id!r} has not ended: it is {self.state}")
-        caller = caller or Caller(remembered=False)
+        caller = caller or _NOBODY
         ended_by = self._steps[-1].trigger
         return AuditRecord(
             schema=SCHEMA,
@@ -273,7 +283,7 @@ class Turn:
             machines=DIGESTS,
             state=self.state,
             ended_by=ended_by,
-            served_by=self._probes[-1].target if self.state == TurnState.SERVED else None,
+            served_by=self._probes[-1].target if self.state == _SERVED else None,
             error=error,
             request=request,
             steps=tuple(self._steps),
@@ -284,7 +294,7 @@ class Turn:
             rereads=tuple(self._rereads),
             standings_after=self._context.evictions if self._context and not caller.final else (),
             restored=self.restored,
-            needs=tuple(sorted(self._needs)),
+            needs=tuple(sorted(self._needs)) if self._needs else (),
             size=self._size,
             usage=usage,
             notes=notes,
@@ -295,7 +305,7 @@ class Turn:
     def _honoured(self, context: SessionContext) -> Mapping[str, tuple[Eviction, ...]]:
         """What rules out each target: evictions of it as it is, for reasons that this policy evicts."""
         if not context:
-            return {}
+            return _NOTHING
         remembered = self._policy.remembered
         found = {
             target.name: tuple(
@@ -315,13 +325,14 @@ class Turn:
         """Of targets that are all ruled out, the one that is probed all the same.
 
         One that is out for its window alone comes first, since a conversation can shrink;
-        then the oldest first cause; then ladder order, which `min` keeps.
+        then the oldest first cause; then ladder order, which `min` keeps. One that is out for
+        both reasons counts as a capability reject: no shrinking helps it.
         """
 
         def last_ruled_out(target: Target) -> tuple[bool, float, str]:
             evictions = self._ruled_out[target.name]
             oldest = min(evictions, key=lambda e: (e.first.at, e.first.turn)).first
-            return any(e.reason is Reason.CAPABILITY for e in evictions), oldest.at, ""
+            return any(e.reason is Reason.CAPABILITY for e in evictions), oldest.at, oldest.turn
 
         return min(self._ladder, key=last_ruled_out)
 
@@ -336,6 +347,8 @@ class Turn:
         self._ruled_out = self._honoured(context)
 
     def _passed_over(self) -> tuple[PassedOver, ...]:
+        if not self._ruled_out:
+            return ()
         return tuple(
             PassedOver(target.name, WhyPassedOver.EVICTED, self._ruled_out[target.name])
             for target in self._ladder
@@ -343,7 +356,7 @@ class Turn:
         )
 
     def _not_tried(self, why: WhyNotTried | None) -> tuple[NotTried, ...]:
-        if why is None:
+        if why is None or len(self._asked) == len(self._ladder):
             return ()
         return tuple(
             NotTried(target.name, why)
@@ -356,16 +369,16 @@ class Turn:
     def _step(self, trigger: str) -> None:
         self._steps.append(self._machine.step(self, trigger))
 
-    def _eviction(self, target: Target, reason: Reason, verdict: Verdict, at: float) -> Eviction:
-        overflowed = reason is Reason.CONTEXT_WINDOW
-        refused = verdict.features or (Feature.OTHER.value,)
+    def _evicting(self, probe: ProbeRecord, reason: Reason, verdict: Verdict) -> Eviction:
+        overflowed = reason is _CONTEXT_WINDOW
+        refused = verdict.features or (_UNTOLD,)
         return Eviction(
-            target.name,
+            probe.target,
             reason,
-            target.fingerprint,
+            self._target.fingerprint,
             first=Cause(
                 self.id,
-                at,
+                probe.at,
                 verdict.kind,
                 verdict.evidence,
                 status=verdict.status,
@@ -374,7 +387,7 @@ class Turn:
                 features=verdict.features,
             ),
             latest_turn=self.id,
-            latest_at=at,
+            latest_at=probe.at,
             size=self._size if overflowed else None,
-            refused=frozenset() if overflowed else frozenset({tuple(sorted(refused))}),
+            refused=frozenset() if overflowed else frozenset({refused}),
         )

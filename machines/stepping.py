@@ -1,11 +1,10 @@
 """Stepping a `transitions` machine at the speed of a table look-up.
 
-`transitions` is the only table: states, rows, guards and their order are its own.
-What is replaced is the event. The stock one builds an `EventData`, a partial and a
-dozen callback lists for every trigger, which none of our rows uses; ours looks up
-`transitions[state]`, asks the guards on the model and sets the state.
-`tests/test_parity.py` steps both through every cell and finds no difference but one,
-which is wanted: what the stock event answers with a silent False is refused aloud here.
+`transitions` is the only table: states, rows, guards and their order are its own. A stock
+trigger builds an `EventData`, a partial and a dozen callback lists for every step, which
+none of our rows uses; `step` looks up the cell, asks the guards on the model and sets the
+state. `tests/test_parity.py` steps both through every cell and finds no difference but
+one, which is wanted: what a stock trigger answers with a silent False is refused aloud here.
 
 A machine is shared by every turn of a process and holds no model. A model is any object
 with a `state` and the guards that the rows name; it is stepped synchronously.
@@ -19,7 +18,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, NotRequired, Protocol, TypedDict
 
-from transitions import Event, Machine, Transition
+from transitions import Machine, Transition
 
 from turnout.machines.vocabulary import TurnoutError
 
@@ -102,37 +101,8 @@ def _guard(row: Row) -> str:
     return row.get("conditions", "")
 
 
-class StepEvent(Event):
-    """An event whose trigger is one look-up in its own table."""
-
-    def __init__(self, name: str, machine: Machine) -> None:
-        super().__init__(name, machine)
-        self._taken: dict[int, Step] = {}
-
-    def add_transition(self, transition: Transition) -> None:
-        super().add_transition(transition)
-        self._taken[id(transition)] = Step(self.name, transition.source, str(transition.dest))
-
-    def step(self, model: Steppable) -> Step:
-        # `get`, since the table is a defaultdict: a refused trigger must not add a row to it
-        for transition in self.transitions.get(model.state, ()):
-            for condition in transition.conditions:
-                if getattr(model, str(condition.func))() is not condition.target:
-                    break
-            else:
-                taken = self._taken[id(transition)]
-                model.state = taken.dest
-                return taken
-        raise StepRefused(
-            f"{self.machine.name}no row leads from state {model.state!r} by trigger {self.name!r}"
-            " under the present guards; the state is unchanged"
-        )
-
-
 class StepMachine(Machine):
     """The one machine of its kind in a process. Holds no model, has no queue and no callbacks."""
-
-    event_cls = StepEvent
 
     def __init__(self, definition: Definition) -> None:
         super().__init__(
@@ -154,7 +124,11 @@ class StepMachine(Machine):
             auto_transitions=False,
         )
         self.definition = definition
-        self._step = {name: event.step for name, event in self.events.items() if isinstance(event, StepEvent)}
+        self._cells: dict[tuple[str, str], tuple[_Way, ...]] = {
+            (trigger, source): tuple(_way(trigger, transition) for transition in transitions)
+            for trigger, event in self.events.items()
+            for source, transitions in event.transitions.items()
+        }
 
     def step(self, model: Steppable, trigger: str) -> Step:
         """Take the first row that leads out of the model's state by `trigger` and whose guard holds.
@@ -162,11 +136,26 @@ class StepMachine(Machine):
         Raises:
             StepRefused: there is none; the model is as it was.
         """
-        try:
-            step = self._step[trigger]
-        except KeyError:
-            raise StepRefused(f"{self.name}there is no trigger {trigger!r}; the state is unchanged") from None
-        return step(model)
+        for step, guards in self._cells.get((trigger, model.state), ()):
+            for guard, wanted in guards:
+                if getattr(model, guard)() is not wanted:
+                    break
+            else:
+                model.state = step.dest
+                return step
+        raise StepRefused(
+            f"{self.name}no row leads from state {str(model.state)!r} by trigger {str(trigger)!r}"
+            " under the present guards; the state is unchanged"
+        )
+
+
+_Way = tuple[Step, tuple[tuple[str, bool], ...]]
+"""A row that may be taken, and the answer that each of its guards has to give."""
+
+
+def _way(trigger: str, transition: Transition) -> _Way:
+    guards = tuple((str(condition.func), condition.target) for condition in transition.conditions)
+    return Step(trigger, transition.source, str(transition.dest)), guards
 
 
 def validate(definition: Definition) -> Definition:

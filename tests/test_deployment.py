@@ -28,10 +28,10 @@ from turnout.engine.deployment import (
     examine_document,
     load,
 )
-from turnout.engine.errors import ConfigurationError
 from turnout.engine.deployment.finding import Level
-from turnout.engine.policy import ALLOWED, Action
 from turnout.engine.deployment.tables import words
+from turnout.engine.errors import ConfigurationError
+from turnout.engine.policy import ALLOWED, Action
 from turnout.engine.targets import Client
 
 SECRET = "hunter2-hunter2-hunter2"

@@ -154,7 +154,9 @@ def test_without_a_sink_the_record_is_in_the_reply() -> None:
 
 
 @pytest.mark.parametrize(
-    "body", [None, [], "text", {"x": object()}, {"messages": "\ud800"}, {"stream": True}], ids=repr
+    "body",
+    [None, [], "text", {"x": object()}, {"messages": "\ud800"}, {"stream": True}],
+    ids=["nothing", "a list", "a text", "no JSON", "no Unicode", "a stream"],
 )
 def test_what_is_no_request_is_refused_without_a_turn(body: Any) -> None:
     house = House()

@@ -201,10 +201,10 @@ class SqliteMemory:
         self._path = Path(path).absolute()
         self._ttl = ttl_secs
         self._touch_after = min(3600.0, ttl_secs / 10)
+        # no mmap_size: after each write the other connection would unmap everything, for more than a read
         self._pragmas: dict[str, str | int] = {
             "busy_timeout": 2000,
             "synchronous": _SYNCHRONOUS[durability],
-            "mmap_size": 268_435_456,
         }
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="turnout-memory")
         self._jobs: deque[_Job[Any]] = deque()
@@ -271,7 +271,7 @@ class SqliteMemory:
         finally:
             self._worker.shutdown(wait=False)
 
-    # -- the work of a write, within its transaction
+    # -- the work of a write, on the worker and within its transaction
 
     def _record(self, connection: sqlite3.Connection, identity: Identity, eviction: Eviction) -> None:
         ids = _ids(identity)

@@ -1,0 +1,219 @@
+"""`turnout simulate`: what a user reads, and what a CI job gets."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from syrupy.assertion import SnapshotAssertion
+
+from turnout.engine.cli import main
+from turnout.engine.simulation import Outcome
+
+CAT = """
+name = "a capability reject is probed once in three turns"
+
+[route]
+ladder = ["small", "large"]
+
+[client]
+max_retries = 0
+
+[[turns]]
+[turns.upstream]
+small = [{ status = 400, json = { error = { message = "image input is not supported by this model" } } }]
+large = [{ ok = "a cat" }]
+[turns.expect]
+probes = ["small", "large"]
+state = "served"
+served_by = "large"
+evicted = ["small"]
+
+[[turns]]
+repeat = 2
+[turns.expect]
+probes = ["large"]
+passed_over = ["small"]
+"""
+
+EVERY_END = """
+name = "every way in which a turn can end"
+
+[route]
+ladder = ["small", "large"]
+deadline_secs = 30
+
+[client]
+max_retries = 1
+
+[[turns]]
+session = ""
+[[turns]]
+agent = "child"
+upstream.small = [{ reset = true }, { ok = "again" }]
+[[turns]]
+agent = ""
+upstream.small = [{ kind = "context_window" }]
+[[turns]]
+upstream = { small = [{ kind = "context_window" }], large = [{ kind = "capability", feature = "tools" }] }
+[[turns]]
+[[turns]]
+upstream.small = [{ kind = "auth" }]
+[[turns]]
+upstream.small = [{ status = 503 }]
+[[turns]]
+upstream.small = [{ hang = true }]
+[[turns]]
+cancel_at = 2
+upstream.small = [{ hang = true }]
+[[turns]]
+upstream.small = [{ raises = "a bug" }]
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    Path("cat.toml").write_text(CAT)
+    Path("wrong.toml").write_text(CAT.replace('probes = ["large"]', 'probes = ["small", "large"]'))
+    Path("unusable.toml").write_text(CAT.replace("repeat", "repaet"))
+    Path("ends.toml").write_text(EVERY_END)
+    return tmp_path
+
+
+def simulate(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["simulate", *arguments])
+
+
+def objects(output: str) -> Iterator[dict[str, object]]:
+    return map(json.loads, output.splitlines())
+
+
+def test_a_turn_is_a_line_that_tells_what_happened() -> None:
+    result = simulate("cat.toml")
+    assert result.exit_code == 0
+    assert result.output == (
+        "a capability reject is probed once in three turns\n"
+        "  1 s1  small capability -> evicted, large answered -> served        [small large]\n"
+        "  2 s1  (small evicted in turn 1: capability), large -> served       [large]\n"
+        "  3 s1  (small evicted in turn 1: capability), large -> served       [large]\n"
+    )
+
+
+def test_every_end_of_a_turn_has_its_words(snapshot: SnapshotAssertion) -> None:
+    result = simulate("ends.toml")
+    assert result.exit_code == 0
+    assert result.output == snapshot
+
+
+def test_a_turn_may_end_before_anybody_was_asked() -> None:
+    gone = '[memory]\nurl = "sqlite:"\n[route]\nladder = ["only"]\n[[turns]]\ncancel_at = 0\n'
+    Path("gone.toml").write_text(gone)
+    assert simulate("gone.toml").output.splitlines() == [
+        "gone",
+        f"  1 s1  {'nobody asked -> failed (cancelled)':<60} []",
+    ]
+
+
+def test_an_expectation_that_does_not_hold_names_file_turn_and_key() -> None:
+    result = simulate("wrong.toml")
+    assert result.exit_code == 1
+    assert [line for line in result.output.splitlines() if "wrong.toml" in line] == [
+        '    wrong.toml: turn 2 (1 of 2): probes: expected ["small","large"], got ["large"]',
+        '    wrong.toml: turn 2 (2 of 2): probes: expected ["small","large"], got ["large"]',
+    ]
+
+
+@pytest.mark.parametrize(
+    ("key", "changed", "line"),
+    [
+        ('served_by = "large"', 'served_by = "small"', 'served_by: expected "small", got "large"'),
+        ('state = "served"', 'state = "failed"', 'state: expected "failed", got "served"'),
+        ('evicted = ["small"]', "evicted = []", 'evicted: expected [], got ["small"]'),
+        ('state = "served"', "took = 1", "took: expected 1.0, got 0.0"),
+        ('state = "served"', "status = 500", "status: expected 500, got 200"),
+        ('state = "served"', 'code = "x"', 'code: expected "x", got null'),
+        ('state = "served"', "reasons = {}", 'reasons: expected {}, got {"small":"capability"}'),
+    ],
+)
+def test_a_changed_expectation_makes_a_ci_job_fail(key: str, changed: str, line: str) -> None:
+    Path("changed.toml").write_text(CAT.replace(key, changed))
+    result = simulate("changed.toml")
+    assert result.exit_code == 1
+    assert f"    changed.toml: turn 1: {line}\n" in result.output
+
+
+def test_a_file_that_cannot_be_used_names_its_key_and_the_others_still_run() -> None:
+    result = simulate("unusable.toml", "none.toml", "wrong.toml", "cat.toml")
+    assert result.exit_code == 2
+    assert result.stderr == (
+        "unusable.toml: turns[2].repaet: is unknown here; did you mean repeat?\n"
+        "none.toml: cannot be read: No such file or directory\n"
+    )
+    assert result.stdout.count("a capability reject is probed once in three turns\n") == 2
+
+
+def test_trace_tells_each_transition() -> None:
+    result = simulate("--trace", "cat.toml")
+    assert result.exit_code == 0
+    assert result.output.splitlines()[2:7] == [
+        "      probing -- probed -> classified",
+        "      classified -- capability -> evicted",
+        "      evicted -- advance -> probing",
+        "      probing -- probed -> classified",
+        "      classified -- answered -> served",
+    ]
+
+
+def test_json_is_one_object_a_turn_with_every_key() -> None:
+    result = simulate("--json", "cat.toml")
+    assert result.exit_code == 0
+    first, second, third = objects(result.stdout)
+    assert list(first) == ["file", "turn", "repeat", "name", *(field.name for field in fields(Outcome))]
+    assert first["evicted"] == ["small"]
+    assert first["code"] is None
+    assert [(told["turn"], told["repeat"]) for told in (first, second, third)] == [(1, 1), (2, 1), (2, 2)]
+    assert {told["file"] for told in (first, second, third)} == {"cat.toml"}
+    assert {told["name"] for told in (first, second, third)} == {
+        "a capability reject is probed once in three turns"
+    }
+
+
+def test_json_stays_json_when_something_does_not_hold() -> None:
+    result = simulate("--json", "--trace", "wrong.toml", "unusable.toml")
+    assert result.exit_code == 2
+    first, *_ = objects(result.stdout)
+    assert first["transitions"] == [
+        ["probed", "probing", "classified"],
+        ["capability", "classified", "evicted"],
+        ["advance", "evicted", "probing"],
+        ["probed", "probing", "classified"],
+        ["answered", "classified", "served"],
+    ]
+    assert [line.partition(":")[0] for line in result.stderr.splitlines()] == [
+        "wrong.toml",
+        "wrong.toml",
+        "unusable.toml",
+    ]
+
+
+def test_the_output_is_the_same_every_time() -> None:
+    arguments = ("--trace", "ends.toml", "cat.toml", "wrong.toml")
+    assert simulate(*arguments).output == simulate(*arguments).output
+
+
+def test_real_sockets_are_not_supported_yet() -> None:
+    result = simulate("--http", "cat.toml")
+    assert result.exit_code == 2
+    assert "--http is not supported by this version of turnout" in result.stderr
+
+
+def test_help_tells_what_it_does_an_example_and_the_exit_status() -> None:
+    result = simulate("--help")
+    assert result.exit_code == 0
+    for part in ("turnout simulate scenarios/*.toml", "--json", "--trace", "cannot be used"):
+        assert part in result.output
