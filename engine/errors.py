@@ -16,6 +16,7 @@
     ├── ClientError             raised by an embedder's `call=` to say what its client met
     ├── StepRefused             a machine has no such way out of its state (`machines/stepping.py`)
     ├── InvalidMachine          a machine definition that could not work (`machines/stepping.py`)
+    ├── Standstill              virtual time cannot go on (`clock.py`)
     └── TooManyPaths            a walk that was stopped at its limit (`machines/explore.py`)
 
 `asyncio.CancelledError` passes through a turn as itself: a caller who has gone is no error.

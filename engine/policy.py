@@ -108,9 +108,18 @@ class Policy:
 
     @classmethod
     def of_table(cls, table: Mapping[str, Action]) -> Policy:
-        """A policy from a whole table, unchecked: for records, which hold one, and for mutants."""
+        """A policy from a whole table, as records hold one.
+
+        Raises:
+            ConfigurationError: an entry that evicts for a kind which says nothing lasting of a target.
+        """
         policy = cls.__new__(cls)
-        policy._set(table)
+        try:
+            policy._set(table)
+        except KeyError as case:
+            raise ConfigurationError(
+                f"policy: {case} cannot evict: it says nothing of the next turn"
+            ) from None
         return policy
 
     def reason(self, verdict: Verdict) -> Reason | None:

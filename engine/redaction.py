@@ -23,7 +23,8 @@ SHORTEST_SECRET: Final = 8
 _BLOCK: Final = RUN // 2
 _READ: Final = 3 * 1024
 _URL: Final = re.compile(r"\bhttps?://[^\s\"'<>\\]{1,2000}", re.IGNORECASE)
-_CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+_CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+"""What a terminal would act on, what reorders text, and halves of characters, which no file can keep."""
 _SPACE: Final = re.compile(r"\s+")
 
 

@@ -36,8 +36,8 @@ from turnout.engine.upstream import HttpUpstream
 SERVED: Final = 200
 """What a server tells the caller of a served turn."""
 
-AN_INSTANT: Final = 1e-6
-"""Seconds that the router is given, after a caller has gone, for what nobody waits for."""
+AN_INSTANT: Final = 1e-8
+"""Seconds: too few to show, and enough for everything that can happen now to have happened."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,9 +165,7 @@ class _Play:
             stage = _Stage(number, turn, repeat, self._clock)
             await self._until(stage, turns)
             await self._prepare(turn)
-            calling = self._begin(stage)
-            await asyncio.sleep(0)  # it is under way before anything else happens to its router
-            turns.append(asyncio.create_task(self._end(stage, calling)))
+            turns.append(asyncio.create_task(self._end(stage, self._begin(stage))))
         played = tuple(await asyncio.gather(*turns))
         for router in self._routers:
             await router.close()
@@ -176,13 +174,15 @@ class _Play:
 
     async def _until(self, stage: _Stage, before: list[asyncio.Task[PlayedTurn]]) -> None:
         """Wait until it is time for a turn."""
-        now, at = self._clock.monotonic(), stage.turn.at
-        if at is None:
-            await asyncio.wait(before[-1:]) if before else None
-        elif now > at + AN_INSTANT:
+        at = stage.turn.at
+        if at is None and before:
+            await asyncio.wait(before[-1:])
+        now = self._clock.monotonic()
+        ahead = 0.0 if at is None else at - now
+        if _millis(ahead) < 0:
             stage.late = (Miss("at", at, _millis(now)),)
-        else:
-            await self._clock.sleep(at - now)
+        # no two turns do anything at the very same time: threads of a store would race
+        await self._clock.sleep(max(ahead, 0.0) + stage.number * AN_INSTANT)
 
     async def _prepare(self, turn: PlannedTurn) -> None:
         """What happens to the router before a turn."""

@@ -48,6 +48,7 @@ from turnout.machines.vocabulary import TurnState
 
 # a member is looked up in its enum each time it is named; here that is a third of a step
 _PROBING: Final = TurnState.PROBING
+_CLASSIFIED: Final = TurnState.CLASSIFIED
 _EVICTED: Final = TurnState.EVICTED
 _SERVED: Final = TurnState.SERVED
 _ENDS: Final = (_SERVED, TurnState.FAILED)
@@ -202,6 +203,8 @@ class Turn:
 
     def act(self) -> None:
         """Act on what was classified. Leads to `served`, `evicted`, `skipped` or `failed`."""
+        if self.state != _CLASSIFIED:
+            raise StepRefused(f"turn {self.id!r} has nothing to act on: it is {self.state}")
         probe = self._probes[-1]
         if probe.reason is not None:
             self._step(probe.reason)
@@ -371,7 +374,7 @@ class Turn:
 
     def _evicting(self, probe: ProbeRecord, reason: Reason, verdict: Verdict) -> Eviction:
         overflowed = reason is _CONTEXT_WINDOW
-        refused = verdict.features or (_UNTOLD,)
+        refused = tuple(sorted(verdict.features)) or (_UNTOLD,)
         return Eviction(
             probe.target,
             reason,

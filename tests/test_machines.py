@@ -82,7 +82,7 @@ def test_a_guard_without_an_else_is_refused_aloud() -> None:
 
 def test_an_unknown_trigger_is_refused() -> None:
     model = Door()
-    with pytest.raises(StepRefused, match="there is no trigger 'slam'"):
+    with pytest.raises(StepRefused, match="by trigger 'slam'"):
         StepMachine(door()).step(model, "slam")
     assert model.state == "shut"
 

@@ -29,7 +29,7 @@ def replayed(record: AuditRecord) -> Turn:
     for place, step in enumerate(record.steps):
         if step.trigger == "probed":
             probe = next(probes)
-            turn.probed(probe.verdict, probe.attempts, at=at_of(record, probe.target))
+            turn.probed(probe.verdict, probe.attempts, at=probe.at)
         elif step.trigger == "advance":
             turn.advance(rereads.get(place))
         elif step.trigger in INTERRUPTIONS:
@@ -38,16 +38,6 @@ def replayed(record: AuditRecord) -> Turn:
         else:
             turn.act()
     return turn
-
-
-def at_of(record: AuditRecord, target: str) -> float:
-    """When this turn evicted a target, as far as the standings after it still tell."""
-    for eviction in record.standings_after:
-        if eviction.target == target and eviction.first.turn == record.turn:
-            return eviction.first.at
-        if eviction.target == target and eviction.latest_turn == record.turn:
-            return eviction.latest_at
-    return record.started
 
 
 def some_turn(chance: random.Random) -> AuditRecord:

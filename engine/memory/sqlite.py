@@ -27,7 +27,7 @@ import msgspec
 from turnout.engine.context import EMPTY, Cause, Eviction, Identity, SessionContext
 from turnout.engine.errors import ConfigurationError, MemoryTrouble
 from turnout.engine.memory.protocol import Change
-from turnout.machines.vocabulary import RoutingFallbackReason
+from turnout.machines.vocabulary import RoutingFallbackReason, TurnoutError
 
 T = TypeVar("T")
 Durability = Literal["process", "full"]
@@ -138,7 +138,7 @@ _SEE_TO_ACCESS: Final = "see that the file and its directory can be read and wri
 _SYNCHRONOUS: Final[dict[Durability, str]] = {"process": "NORMAL", "full": "FULL"}
 
 
-class _Unusable(Exception):
+class _Unusable(TurnoutError):
     """What SQLite has no error for."""
 
     def __init__(self, why: str, what_to_do: str) -> None:

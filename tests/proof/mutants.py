@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 import probe_world
 from world import EVERY_KIND, Property, World, one_turn, sessions
 
+from turnout.engine.errors import ConfigurationError
 from turnout.engine.policy import DEFAULT, Action, Policy
 from turnout.machines import probe, standing, turn
 from turnout.machines.stepping import Arc, Definition, Row, StepMachine
@@ -148,13 +149,18 @@ def policy_findings(size: int = 2) -> Iterator[Finding]:
     for case, action in DEFAULT.items():
         for instead in Action:
             if instead is not action:
-                policy = Policy.of_table({**DEFAULT, case: instead})
+                name = f"policy: {case} {action} -> {instead}"
+                try:
+                    policy = Policy.of_table({**DEFAULT, case: instead})
+                except ConfigurationError as refused:
+                    yield Finding(name, (str(refused),))
+                    continue
                 found = {
                     *one_turn(World(size, EVERY_KIND, policy=policy)).violated,
                     *sessions(World(size, policy=policy)).violated,
                 }
                 caught_by = tuple(rule for rule in Property if rule in found)
-                yield Finding(f"policy: {case} {action} -> {instead}", caught_by)
+                yield Finding(name, caught_by)
 
 
 def _first_caught(world: Callable[[int], World], ladders: Iterable[int]) -> tuple[str, ...]:
