@@ -18,9 +18,6 @@ from turnout.machines.vocabulary import TurnoutError
 
 T = TypeVar("T")
 
-PATIENCE = 20.0
-"""Real seconds that a virtual clock waits for a thread before it says that nothing can happen any more."""
-
 
 class Clock(Protocol):
     """Time as the engine uses it, in seconds."""
@@ -114,10 +111,19 @@ class _VirtualLoop(asyncio.SelectorEventLoop):
     def _left_thread(self, _: asyncio.Future[Any]) -> None:
         self._in_threads -= 1
 
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:
+        self._in_threads += 1  # it waits for a thread of its own
+        try:
+            await super().shutdown_default_executor()
+        finally:
+            self._in_threads -= 1
+
     def _jump(self, timeout: float | None) -> bool:
-        """Nothing is ready. Move on to the next timer; False: a thread may be at work."""
-        if self._in_threads or timeout is None:
+        """Nothing is ready. Move on to the next timer; False: a thread is at work, and time waits for it."""
+        if self._in_threads:
             return False
+        if timeout is None:
+            raise Standstill("virtual time stands still: every task waits for what no timer will bring")
         self._clock.advance(timeout)
         return True
 
@@ -134,6 +140,4 @@ class _JumpingSelector(selectors.DefaultSelector):
         if self._jump(timeout):
             return []
         # a thread reports through the loop's own socket, which the selector sees
-        if not (ready := super().select(PATIENCE)) and timeout is None:
-            raise Standstill("virtual time stands still: every task waits for what no timer will bring")
-        return ready
+        return super().select(timeout)

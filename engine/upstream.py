@@ -175,7 +175,7 @@ async def _headers(target: Target, request: Request) -> tuple[dict[str, str], li
     headers = dict(ALWAYS_SENT)
     for name in target.forward_headers:
         value = request.headers.get(name.lower(), "")
-        if value.isprintable() and value and name.lower() not in NEVER_FORWARDED:
+        if value and value.isascii() and value.isprintable() and name.lower() not in NEVER_FORWARDED:
             headers[name.lower()] = value
     headers.update({name.lower(): value for name, value in target.extra_headers.items()})
     secrets = [*target.extra_headers.values(), *target.extra_query.values(), *_in_url(target)]

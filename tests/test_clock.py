@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from turnout.engine import clock as clock_module
 from turnout.engine.clock import Standstill, SystemClock, VirtualClock
 
 
@@ -82,8 +81,7 @@ def test_time_stands_still_while_a_thread_works() -> None:
     assert clock.monotonic() == pytest.approx(10)
 
 
-def test_a_story_in_which_nothing_can_happen_any_more_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clock_module, "PATIENCE", 0.01)
+def test_a_story_in_which_nothing_can_happen_any_more_says_so() -> None:
     clock = VirtualClock()
 
     async def story() -> None:

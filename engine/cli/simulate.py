@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final
@@ -10,11 +9,10 @@ from typing import Any, Final
 import click
 import msgspec
 
-from turnout.engine.audit import AuditRecord, PassedOver, ProbeRecord
 from turnout.engine.errors import ScenarioError
 from turnout.engine.scenario import Scenario, load
 from turnout.engine.simulation import Miss, Outcome, PlayedTurn, play
-from turnout.machines.vocabulary import RoutingFallbackReason
+from turnout.engine.telling import tell, who
 
 ALL_HOLD: Final = 0
 SOME_DO_NOT: Final = 1
@@ -22,9 +20,6 @@ UNUSABLE: Final = 2
 
 STORY: Final = 60
 """Characters of a turn's line before the targets that it probed."""
-
-_CUT_SHORT: Final = {"expired": "deadline", "cancelled": "cancelled", "broken": "broken"}
-"""What ended a turn that no target's answer ended, in the words of `not_tried`."""
 
 
 def _no_http(ctx: click.Context, param: click.Parameter, given: bool) -> None:
@@ -39,7 +34,7 @@ def _no_http(ctx: click.Context, param: click.Parameter, given: bool) -> None:
 @click.option("--http", is_flag=True, hidden=True, expose_value=False, callback=_no_http)
 @click.pass_context
 def command(ctx: click.Context, files: tuple[Path, ...], *, as_json: bool, trace: bool) -> None:
-    r"""Play scenario files and check what the router did.
+    """Play scenario files and check what the router did.
 
     Each FILE holds a few turns, what the upstreams answer in each, and what is expected of
     the router. No network, no waiting, no chance: the output is the same every time.
@@ -53,7 +48,7 @@ def command(ctx: click.Context, files: tuple[Path, ...], *, as_json: bool, trace
       0  every expectation holds
       1  some do not; each has a line that says what came instead
       2  a FILE cannot be used; the others were played all the same
-    """
+    """  # noqa: D301 - click has to see the backspace
     worst = ALL_HOLD
     for file in files:
         try:
@@ -63,14 +58,14 @@ def command(ctx: click.Context, files: tuple[Path, ...], *, as_json: bool, trace
             click.echo(str(error), err=True)
             worst = UNUSABLE
             continue
-        tell = _tell_json if as_json else _tell
-        tell(scenario, played, trace)
+        show = _in_json if as_json else _in_words
+        show(scenario, played, trace)
         if any(turn.misses for turn in played):
             worst = max(worst, SOME_DO_NOT)
     ctx.exit(worst)
 
 
-def _tell_json(scenario: Scenario, played: tuple[PlayedTurn, ...], trace: bool) -> None:
+def _in_json(scenario: Scenario, played: tuple[PlayedTurn, ...], trace: bool) -> None:
     for turn in played:
         told: dict[str, Any] = {
             "file": str(scenario.source),
@@ -86,13 +81,13 @@ def _tell_json(scenario: Scenario, played: tuple[PlayedTurn, ...], trace: bool) 
             click.echo(_missed(scenario, turn, miss), err=True)
 
 
-def _tell(scenario: Scenario, played: tuple[PlayedTurn, ...], trace: bool) -> None:
+def _in_words(scenario: Scenario, played: tuple[PlayedTurn, ...], trace: bool) -> None:
     click.echo(scenario.name)
-    width = max(len(_who(turn.record)) for turn in played)
+    width = max(len(who(turn.record)) for turn in played)
     for turn in played:
-        story = ", ".join(_story(turn.record))
+        story = tell(turn.record, turn_name=_number)
         probes = " ".join(turn.outcome.probes)
-        click.echo(f"{turn.number:3} {_who(turn.record):<{width}}  {story:<{STORY}} [{probes}]")
+        click.echo(f"{turn.number:3} {who(turn.record):<{width}}  {story:<{STORY}} [{probes}]")
         if trace:
             for step in turn.record.steps:
                 click.echo(f"      {step.source} -- {step.trigger} -> {step.dest}")
@@ -100,48 +95,9 @@ def _tell(scenario: Scenario, played: tuple[PlayedTurn, ...], trace: bool) -> No
             click.echo(f"    {_missed(scenario, turn, miss)}")
 
 
-def _who(record: AuditRecord) -> str:
-    """The session, and the agent of it: a dash for an id that there is not."""
-    caller = record.caller
-    session = caller.session or "-"
-    return f"{session}/{caller.agent or '-'}" if caller.subagent else session
-
-
-def _story(record: AuditRecord) -> Iterator[str]:
-    """What happened, in the order in which it did; what was passed over comes first."""
-    for over in record.passed_over:
-        yield f"({_why(over)})"
-    for probe in record.probes:
-        last = probe is record.probes[-1]
-        yield _probed(probe, first=probe is record.probes[0]) + (_end(record) if last else "")
-    if not record.probes:
-        yield f"nobody asked{_end(record)}"
-
-
-def _why(over: PassedOver) -> str:
-    turns = "; ".join(f"in turn {int(e.first.turn)}: {e.reason}" for e in over.evictions)
-    return f"{over.target} {over.why} {turns}"
-
-
-def _probed(probe: ProbeRecord, *, first: bool) -> str:
-    """A target and what came of it, without the end that it led to."""
-    words = [probe.target]
-    if len(probe.attempts) > 1:
-        words.append(f"x{len(probe.attempts)}")
-    if probe.last_resort:
-        words.append("(last resort)")
-    if probe.verdict is not None:
-        words.append(probe.verdict.kind)
-    elif probe.answered and not first:
-        words.append("answered")
-    if probe.reason is not None:
-        words.append("-> skipped" if probe.reason is RoutingFallbackReason.UNAVAILABLE else "-> evicted")
-    return " ".join(words)
-
-
-def _end(record: AuditRecord) -> str:
-    why = _CUT_SHORT.get(record.ended_by)
-    return f" -> {record.state} ({why})" if why else f" -> {record.state}"
+def _number(turn: str) -> str:
+    """A turn of a simulation is named by its number, with zeros before it."""
+    return str(int(turn))
 
 
 def _missed(scenario: Scenario, turn: PlayedTurn, miss: Miss) -> str:

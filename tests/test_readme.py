@@ -1,0 +1,61 @@
+"""The README says what is so: its program runs, its picture is today's, its links lead somewhere."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from turnout.engine.diagram import mermaid
+from turnout.engine.policy import DEFAULT_POLICY
+from turnout.machines import turn as turn_machine
+
+HOUSE = Path(__file__).parent.parent
+README = (HOUSE / "README.md").read_text()
+
+
+def block(language: str) -> str:
+    found = re.search(rf"```{language}\n(.*?)```", README, re.DOTALL)
+    assert found is not None
+    return found[1]
+
+
+def test_the_picture_is_drawn_from_the_rows() -> None:
+    assert block("mermaid") == mermaid(turn_machine.DEFINITION, DEFAULT_POLICY)
+
+
+def test_the_program_that_embeds_a_router_runs_and_tells_an_upstreams_error(tmp_path: Path) -> None:
+    program = block("python")
+    assert len(program.strip().splitlines()) <= 24
+    # no network: both targets are at an address where nothing listens
+    program = re.sub(r"https://[ab]\.example", "http://127.0.0.1:9", program)
+    program = program.replace("Target(", "partial(Target, max_retries=0)(", 2)
+    ran = subprocess.run(
+        [sys.executable, "-W", "error", "-c", f"from functools import partial\n{program}"],
+        cwd=tmp_path,
+        env={"A_KEY": "sk-aaaaaaaaaa", "B_KEY": "sk-bbbbbbbbbb"},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert ran.stdout.startswith("target 'large': unavailable: ")
+    assert ran.stderr == ""
+    (record,) = map(json.loads, (tmp_path / "records.jsonl").read_text().splitlines())
+    assert [probe["target"] for probe in record["probes"]] == ["small", "large"]
+    assert (tmp_path / "evictions.db").exists()
+
+
+@pytest.mark.parametrize("page", ["README.md", *sorted(p.name for p in (HOUSE / "docs").glob("*.md"))])
+def test_every_link_leads_to_a_file(page: str) -> None:
+    path = HOUSE / page if page == "README.md" else HOUSE / "docs" / page
+    links = re.findall(r"\]\((?!https?:)([^)#]+)", path.read_text())
+    assert [link for link in links if not (path.parent / link).exists()] == []
+
+
+def test_the_grid_is_what_the_demo_prints() -> None:
+    snapshot = (HOUSE / "tests" / "__snapshots__" / "test_demo.ambr").read_text()
+    grid = [line.strip() for line in block("").strip().splitlines()]
+    assert [line for line in grid if line not in snapshot] == []
