@@ -24,6 +24,7 @@ from turnout.engine.classify.verdict import Evidence
 from turnout.engine.clock import VirtualClock
 from turnout.engine.context import EMPTY, Cause, Eviction, Identity
 from turnout.engine.errors import ConfigurationError, MemoryTrouble
+from turnout.engine.memory import from_url
 from turnout.engine.memory.inmemory import InMemory
 from turnout.engine.memory.protocol import Change, Memory
 from turnout.engine.memory.sqlite import APPLICATION_ID, SCHEMA, SqliteMemory
@@ -516,6 +517,11 @@ def test_a_session_that_was_forgotten_takes_no_room() -> None:
         assert await kept(memory, "s1", "s3") == ["s1", "s3"]
 
     asyncio.run(story())
+
+
+def test_a_url_of_another_kind_of_store_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="give sqlite:PATH or memory:"):
+        from_url("postgres://x", ttl_secs=1, max_sessions=1, durability="process")
 
 
 # -- in a file

@@ -441,3 +441,11 @@ def test_a_final_turn_leaves_no_standings() -> None:
     turn = Turn(LADDER)
     play(turn, CAPABILITY, None)
     assert turn.record(caller=Caller(session="s", final=True)).standings_after == ()
+
+
+def test_only_an_interruption_interrupts() -> None:
+    turn = Turn(LADDER)
+    turn.probed(None)
+    with pytest.raises(StepRefused, match="'answered' interrupts nothing"):
+        turn.interrupt("answered")  # type: ignore[arg-type]
+    assert turn.state == "classified"

@@ -23,7 +23,7 @@ class _Commands(click.Group):
 
 
 @click.command(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="turnout")
+@click.version_option(package_name="turnout", prog_name="turnout")
 def main() -> None:
     """Route each turn of an LLM session over a ladder of targets, and say why.
 

@@ -1,0 +1,89 @@
+"""Targets, clients and routes: what they accept, what names them, what they never tell."""
+
+import pytest
+
+from turnout import ConfigurationError, Route, Target
+from turnout.engine.targets import MAX_SECS, safe_url, unusable_bounds, usable
+
+BASE = "https://upstream.example/v1"
+
+
+@pytest.mark.parametrize("name", ["a", "vendor/model-1.5:free", "A_b", "x" * 64])
+def test_a_name_of_the_usual_characters_is_taken(name: str) -> None:
+    assert Target(name).model_id == name
+
+
+@pytest.mark.parametrize("name", ["", "two words", "x" * 65, "é", "a\n", 'a"b'])
+def test_any_other_name_is_refused(name: str) -> None:
+    with pytest.raises(ConfigurationError, match="1 to 64 of the characters"):
+        Target(name)
+
+
+@pytest.mark.parametrize("retries", [-1, 11])
+def test_retries_are_0_to_10(retries: int) -> None:
+    with pytest.raises(ConfigurationError, match="give 0 to 10"):
+        Target("a", max_retries=retries)
+
+
+def test_the_callers_credential_and_ours_do_not_go_together() -> None:
+    with pytest.raises(ConfigurationError, match="keep one"):
+        Target("a", forward_auth=True, api_key_env="A_KEY")
+    with pytest.raises(ConfigurationError, match="keep one"):
+        Target("a", forward_auth=True, api_key=lambda: "x" * 8)
+
+
+def test_a_fingerprint_names_format_address_and_model_and_nothing_else() -> None:
+    target = Target("a", model="m", base_url=BASE)
+    assert Target("b", model="m", base_url=BASE, max_retries=0).fingerprint == target.fingerprint
+    assert Target("a", model="m2", base_url=BASE).fingerprint != target.fingerprint
+    assert Target("a", model="m", base_url=BASE + "2").fingerprint != target.fingerprint
+
+
+def test_a_repr_tells_no_credential() -> None:
+    target = Target(
+        "a",
+        base_url=f"{BASE}?key=url-credential",
+        extra_headers={"x-token": "header-credential"},
+        extra_query={"key": "query-credential"},
+        extra_body={"token": "body-credential"},
+        api_key=lambda: "callable-credential",
+    )
+    assert repr(target) == f"Target('a', model='a', base_url='{BASE}')"
+
+
+@pytest.mark.parametrize(
+    ("url", "safe"),
+    [
+        ("https://me:secret@h.example:8/p/q?key=1#f", "https://h.example:8/p/q"),
+        ("http://[::1]:80/v1", "http://[::1]:80/v1"),
+        ("https://[not-an-address]/v1", "https://[not-an-address]/v1"),
+        ("https://a@b@c/p@q", "https://c/p@q"),
+        ("h.example/v1?k", "h.example/v1"),
+        ("", ""),
+    ],
+)
+def test_a_url_is_told_without_what_may_hold_a_credential(url: str, safe: str) -> None:
+    assert safe_url(url) == safe
+
+
+@pytest.mark.parametrize("bound", [0, -1, float("nan"), float("inf"), MAX_SECS * 2])
+def test_a_bound_that_cannot_be_used_is_none(bound: float) -> None:
+    assert usable(bound) is None
+    assert [key for key, _ in unusable_bounds(Target("a", timeout_secs=bound))] == ["timeout_secs"]
+
+
+def test_a_bound_that_can_be_used_is_itself() -> None:
+    assert usable(MAX_SECS) == MAX_SECS
+    assert usable(None) is None
+    assert list(unusable_bounds(Target("a", timeout_secs=None))) == []
+
+
+def test_a_route_has_a_ladder() -> None:
+    with pytest.raises(ConfigurationError, match="its ladder is empty"):
+        Route(id="chat", ladder=())
+
+
+def test_a_ladder_is_of_one_wire_format() -> None:
+    other = Target("b", format="openai_responses")  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="mixes the wire formats openai_chat, openai_responses"):
+        Route(id="chat", ladder=(Target("a"), other))

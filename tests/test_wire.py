@@ -1,0 +1,124 @@
+"""OpenAI Chat: what a request needs, how large it is, what counts as an answer."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from turnout.engine.targets import Target
+from turnout.engine.wire import openai_chat as chat
+
+ALWAYS = {"endpoint", "role"}
+IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 40_000}}
+
+
+def said(content: Any, **message: Any) -> dict[str, Any]:
+    return {"messages": [{"role": "user", "content": content, **message}]}
+
+
+@pytest.mark.parametrize(
+    ("body", "needs"),
+    [
+        (said("hello"), set()),
+        (said([{"type": "text", "text": "what is this?"}, IMAGE]), {"image"}),
+        (said([{"type": "input_audio", "input_audio": {}}]), {"audio"}),
+        (said([{"type": "video_url"}]), {"video"}),
+        (said([{"type": "file", "file": {"file_id": "f"}}]), {"file"}),
+        ({"messages": [*said([IMAGE])["messages"], *said("and now?")["messages"]]}, {"image"}),
+        ({**said("x"), "tools": [{"type": "function"}]}, {"tools", "tool_schema"}),
+        ({**said("x"), "tools": []}, set()),
+        ({**said("x"), "tools": [{}], "tool_choice": "auto"}, {"tools", "tool_schema", "tool_choice"}),
+        (said(None, tool_calls=[{"function": {"arguments": "{}"}}]), {"tools"}),
+        ({"messages": [{"role": "tool", "content": "42"}]}, {"tools"}),
+        ({**said("x"), "response_format": {"type": "json_schema"}}, {"structured_output"}),
+        ({**said("x"), "response_format": {"type": "text"}}, set()),
+        ({**said("x"), "reasoning_effort": "high"}, {"reasoning"}),
+        ({**said("x"), "stream": False, "reasoning_effort": None}, set()),
+    ],
+    ids=lambda value: str(sorted(value)) if isinstance(value, set) else "",
+)
+def test_a_turn_needs_what_its_body_uses_history_included(body: dict[str, Any], needs: set[str]) -> None:
+    assert chat.needs(body) == needs | ALWAYS
+
+
+def test_the_size_counts_text_and_never_the_bytes_of_an_image() -> None:
+    assert chat.size(said("x" * 400)) == 100
+    assert chat.size(said([{"type": "text", "text": "x" * 400}, IMAGE])) == 100
+    assert chat.size(said(None, tool_calls=[{"function": {"arguments": "x" * 40}}])) == 10
+    assert chat.size({**said("x" * 4), "tools": ["y" * 38]}) == 12
+    assert chat.size({}) == 0
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=10,
+)
+messages = st.lists(
+    st.fixed_dictionaries({}, optional=dict.fromkeys(("role", "content", "tool_calls"), json_values)),
+    max_size=3,
+)
+
+
+@given(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "messages": messages | json_values,
+            "tools": json_values,
+            "response_format": json_values,
+            "usage": json_values,
+            "choices": json_values,
+        },
+    )
+)
+def test_whatever_a_caller_or_an_upstream_sends_is_read_without_an_error(body: dict[str, Any]) -> None:
+    assert chat.needs(body) >= ALWAYS
+    assert chat.size(body) >= 0
+    assert chat.is_answer(body) in (True, False)
+    chat.usage(body)
+
+
+@pytest.mark.parametrize(
+    ("body", "is_answer"),
+    [
+        ({"choices": [{"message": {"content": "hi"}}]}, True),
+        ({"choices": [{"message": {"content": ""}, "finish_reason": "stop"}]}, True),
+        ({"choices": [{"message": {}}, {"message": None}]}, False),
+        ({"choices": []}, False),
+        ({"choices": None}, False),
+        ({}, False),
+        ([], False),
+        (None, False),
+    ],
+    ids=str,
+)
+def test_an_answer_has_choices_that_are_messages(body: object, is_answer: bool) -> None:
+    assert chat.is_answer(body) is is_answer
+
+
+@pytest.mark.parametrize(
+    ("reported", "usage"),
+    [
+        ({"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7},) * 2,
+        (
+            {"prompt_tokens": 3, "prompt_tokens_details": {"cached_tokens": 2}},
+            {"prompt_tokens": 3, "cached_tokens": 2},
+        ),
+        ({"prompt_tokens": "3", "total_tokens": True, "note": "text"}, None),
+        ([3], None),
+        (None, None),
+    ],
+    ids=str,
+)
+def test_usage_is_numbers_and_nothing_else(reported: object, usage: object) -> None:
+    assert chat.usage({"usage": reported}) == usage
+
+
+def test_extra_body_adds_only_what_the_request_omits() -> None:
+    target = Target("a", model="m-1", extra_body={"effort": "low", "seed": 1})
+    body = {"seed": 2, "model": "x"}
+    assert chat.injected(body, target) == {"effort"}
+    assert chat.outgoing(body, target, frozenset()) == {"seed": 2, "model": "m-1", "effort": "low"}
+    assert chat.outgoing(body, target, frozenset({"effort"})) == {"seed": 2, "model": "m-1"}
