@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+import sqlite3
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from turnout import (
     InMemory,
     InvalidBody,
     MemoryTrouble,
+    Reply,
     RequestRefused,
     Route,
     Router,
@@ -609,3 +611,59 @@ def test_nothing_is_logged_of_a_turn_that_went_well(caplog: pytest.LogCaptureFix
     caplog.set_level(logging.INFO)
     House().turn()
     assert caplog.text == ""
+
+
+# -- a database in trouble, over real time
+
+
+def test_a_locked_database_is_left_at_its_bound_and_the_loop_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "evictions.db"
+    transport = ScriptedTransport({"a": [CAPABILITY]})
+    ticks = 0
+
+    async def tick() -> None:
+        nonlocal ticks
+        while True:
+            await asyncio.sleep(0.001)
+            ticks += 1
+
+    async def story() -> Any:
+        async with Router(
+            ladder=LADDER, memory=SqliteMemory(path), transport=transport, memory_timeout_ms=50
+        ) as router:
+            await router.turn(BODY, session="s0")
+            other = sqlite3.connect(path, isolation_level=None)
+            other.execute("BEGIN IMMEDIATE")
+            ticking = asyncio.create_task(tick())
+            reply = await router.turn(BODY, session="s1")
+            ticking.cancel()
+            other.execute("ROLLBACK")
+            other.close()
+        return reply
+
+    reply = asyncio.run(asyncio.wait_for(story(), 60))
+    assert reply.served_by == "b"
+    assert reply.record.notes[0] == "memory: could not record: no answer within 50 ms"
+    assert ticks > 5
+
+
+def test_a_full_database_is_served_around_and_remembers_again_when_there_is_room(tmp_path: Path) -> None:
+    memory = SqliteMemory(tmp_path / "evictions.db")
+    transport = ScriptedTransport({"a": [CAPABILITY]})
+
+    async def story() -> list[Reply]:
+        replies = []
+        async with Router(
+            ladder=LADDER, memory=memory, transport=transport, memory_timeout_ms=10_000
+        ) as router:
+            memory._pragmas["max_page_count"] = 1
+            replies.append(await router.turn(BODY, session="s1"))
+            del memory._pragmas["max_page_count"]
+            replies += [await router.turn(BODY, session="s1") for _ in range(2)]
+        return replies
+
+    full, after, again = asyncio.run(asyncio.wait_for(story(), 60))
+    assert full.served_by == "b"
+    assert "make room" in full.record.notes[0]
+    assert after.record.notes == ()
+    assert [probe.target for probe in again.record.probes] == ["b"]
