@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -21,10 +20,11 @@ from turnout.engine.audit import WhyNotTried, WhyPassedOver
 from turnout.engine.classify.verdict import Feature
 from turnout.engine.deployment import Deployment, MemorySettings, examine_document
 from turnout.engine.deployment.checks import mistakes
+from turnout.engine.deployment.document import read_toml
 from turnout.engine.deployment.finding import Finding, Findings, dotted
 from turnout.engine.deployment.finding import Path as Place
 from turnout.engine.deployment.tables import Keys, Table, did_you_mean, kind_of, read
-from turnout.engine.errors import ScenarioError
+from turnout.engine.errors import ConfigurationError, ScenarioError
 from turnout.engine.route import Route
 from turnout.engine.targets import MAX_SECS, Target
 from turnout.engine.testing import Hang, Raises, Reply, Reset, Scripted, in_json, ok, refusal
@@ -200,17 +200,10 @@ def load(path: str | os.PathLike[str]) -> Scenario:
         ScenarioError: listing everything that is wrong with it, a line each.
     """
     try:
-        with Path(path).open("rb") as file:
-            document = tomllib.load(file)
-    except OSError as error:
-        what = f"cannot be read: {error.strerror}"
-    except RecursionError:
-        what = "is nested too deeply to be read"
-    except ValueError as error:
-        what = f"is no TOML: {error}"
-    else:
-        return read_document(document, Path(path))
-    raise ScenarioError(f"{os.fspath(path)}: {what}")
+        document = read_toml(path)
+    except ConfigurationError as refused:
+        raise ScenarioError(f"{os.fspath(path)}: {refused}") from refused
+    return read_document(document, Path(path))
 
 
 def read_document(document: Table, source: Path) -> Scenario:
