@@ -27,7 +27,8 @@ from turnout.engine.errors import ConfigurationError, MemoryTrouble
 from turnout.engine.memory import from_url
 from turnout.engine.memory.inmemory import InMemory
 from turnout.engine.memory.protocol import Change, Memory
-from turnout.engine.memory.sqlite import APPLICATION_ID, SCHEMA, SqliteMemory
+from turnout.engine.memory.sqlite import SqliteMemory
+from turnout.engine.memory.sqlite_schema import APPLICATION_ID, SCHEMA
 from turnout.machines.vocabulary import ErrorKind, RoutingFallbackReason, Standing
 
 NOW = 1_767_225_600.0
