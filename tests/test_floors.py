@@ -37,7 +37,7 @@ ONLY_IN = {
     "httpx": ("engine.upstream", "engine.router", "engine.testing", "engine.simulation"),
     "sqlite3": ("engine.memory",),
     "click": ("engine.cli",),
-    "tomllib": ("engine.deployment", "engine.scenario"),
+    "tomllib": ("engine.deployment",),
 }
 
 

@@ -15,9 +15,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnout.engine import scenario as scenario_module
 from turnout.engine.errors import ScenarioError
 from turnout.engine.scenario import load, read_document
+from turnout.engine.scenario.answers import ANSWERS
+from turnout.engine.scenario.tables import EXPECT, TOP, TURN
 from turnout.engine.simulation import Outcome, PlayedTurn, play
 
 FOLDER = Path(__file__).parent / "scenarios"
@@ -74,7 +75,7 @@ def test_each_situation_is_shown_or_says_what_it_waits_for_and_where_it_was_repo
 
 
 def test_a_turn_can_be_expected_to_be_everything_that_is_told_of_it() -> None:
-    assert list(scenario_module.EXPECT) == [field.name for field in fields(Outcome)]
+    assert list(EXPECT) == [field.name for field in fields(Outcome)]
 
 
 def test_a_scenario_is_the_same_every_time() -> None:
@@ -584,7 +585,7 @@ def test_a_file_that_is_nested_too_deeply_is_refused(tmp_path: Path) -> None:
 
 KEYS = st.sampled_from(
     sorted(
-        {*scenario_module.TOP, *scenario_module.TURN, *scenario_module.EXPECT, *scenario_module.ANSWERS}
+        {*TOP, *TURN, *EXPECT, *ANSWERS}
         | {"ladder", "on", "id", "llm_client", "small", "large", "json", "body", "url", "[1]", "end"}
     )
 )

@@ -4,7 +4,7 @@ import asyncio
 import base64
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -71,23 +71,28 @@ def everything_kept(
     return "\n".join(kept)
 
 
+Kept = Callable[[int, Mapping[str, Any]], str]
+
+
+@pytest.fixture
+def kept_after(tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> Kept:
+    """All that a turn leaves that failed with this status and error, the log's least lines included."""
+    monkeypatch.setenv("SOME_KEY", KEY)
+    caplog.set_level(logging.DEBUG)
+    return lambda status, error: everything_kept(status, error, tmp_path, caplog)
+
+
 @pytest.mark.parametrize("status", STATUSES)
 @pytest.mark.parametrize("echo", ECHOES)
 def test_a_credential_that_an_upstream_echoes_is_kept_nowhere(
-    echo: str,
-    status: int,
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
+    echo: str, status: int, kept_after: Kept
 ) -> None:
-    monkeypatch.setenv("SOME_KEY", KEY)
-    caplog.set_level(logging.DEBUG)
     error = {
         "message": f"Invalid input near {ECHOES[echo]} in your request",
         "code": f"bad_{ECHOES[echo]}",
         "param": ECHOES[echo],
     }
-    kept = everything_kept(status, error, tmp_path, caplog)
+    kept = kept_after(status, error)
     core = KEY[8:]
     for form in (
         core,
@@ -114,25 +119,17 @@ def test_a_credential_that_an_upstream_echoes_is_kept_nowhere(
     ],
 )
 def test_a_prompt_that_an_upstream_quotes_is_kept_nowhere(
-    message: str,
-    status: int,
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
+    message: str, status: int, kept_after: Kept
 ) -> None:
-    monkeypatch.setenv("SOME_KEY", KEY)
-    caplog.set_level(logging.DEBUG)
     said = message.format(prompt=PROMPT, json=json.dumps(BODY))
-    kept = everything_kept(status, {"message": said}, tmp_path, caplog)
+    kept = kept_after(status, {"message": said})
     for words in ("Novak", "biopsy", "benign", "Quince", "Ottery"):
         assert words not in kept
     assert message.partition("{")[0].rstrip() in kept
 
 
-def test_files_are_for_their_owner_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SOME_KEY", KEY)
-        everything_kept(400, {"message": "this model does not support image input"}, tmp_path, caplog)
+def test_files_are_for_their_owner_alone(tmp_path: Path, kept_after: Kept) -> None:
+    kept_after(400, {"message": "this model does not support image input"})
     files = sorted(tmp_path.iterdir())
     assert {"evictions.db", "records.jsonl"} <= {path.name for path in files}
     assert {path.name: oct(path.stat().st_mode & 0o777) for path in files} == {

@@ -8,7 +8,6 @@ the file despite its mistakes is checked further, so that one mistake does not h
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Final, Literal, get_type_hints
 
 from turnout.engine import policy
 from turnout.engine.deployment.checks import CREDENTIAL, is_credential, over_plain_http, variable_named
+from turnout.engine.deployment.document import read_toml
 from turnout.engine.deployment.finding import Finding, Findings, Level, walk
 from turnout.engine.deployment.finding import Path as Place
 from turnout.engine.deployment.tables import Keys, Table, did_you_mean, kind_of, read
@@ -113,19 +113,12 @@ def load(path: str | os.PathLike[str]) -> Deployment:
 def examine(path: str | os.PathLike[str]) -> Examination:
     """Everything that is wrong with a deployment file, and the deployment if it can be built."""
     try:
-        with Path(path).open("rb") as file:
-            document = tomllib.load(file)
-    except OSError as error:
-        what = f"cannot be read: {error.strerror}"
-    except RecursionError:
-        what = "is nested too deeply to be read"
-    except ValueError as error:
-        what = f"is no TOML: {error}"
-    else:
-        return examine_document(document, Path(path), os.environ)
-    findings = Findings(os.fspath(path))
-    findings.error((), "", what)
-    return Examination(findings.in_order({}), readable=False)
+        document = read_toml(path)
+    except ConfigurationError as refused:
+        findings = Findings(os.fspath(path))
+        findings.error((), "", str(refused))
+        return Examination(findings.in_order({}), readable=False)
+    return examine_document(document, Path(path), os.environ)
 
 
 def examine_document(document: Table, source: Path, environ: Mapping[str, str]) -> Examination:

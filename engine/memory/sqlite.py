@@ -22,105 +22,15 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final, Generic, Literal, TypeVar
 
-import msgspec
-
-from turnout.engine.context import EMPTY, Cause, Eviction, Identity, SessionContext
+from turnout.engine.context import EMPTY, Eviction, Identity, SessionContext
 from turnout.engine.errors import ConfigurationError, MemoryTrouble
+from turnout.engine.memory import sqlite_schema as sql
 from turnout.engine.memory.protocol import Change
-from turnout.machines.vocabulary import RoutingFallbackReason, TurnoutError
+from turnout.engine.memory.sqlite_rows import eviction_of, id_of, ids_of, row_of, text_of
+from turnout.machines.vocabulary import TurnoutError
 
 T = TypeVar("T")
 Durability = Literal["process", "full"]
-
-APPLICATION_ID: Final = 0x7475726E
-"""Marks a database file as ours: `turn` in ASCII."""
-
-MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
-    (
-        # The fingerprint is in the key: what was learnt about a target as it was stays until its time
-        # to live, beside what is learnt about the target as it is now.
-        """
-        CREATE TABLE eviction (
-            namespace TEXT NOT NULL, session TEXT NOT NULL, agent TEXT NOT NULL,
-            target TEXT NOT NULL, reason TEXT NOT NULL, fingerprint TEXT NOT NULL,
-            first TEXT NOT NULL,           -- the first cause, as JSON
-            latest_turn TEXT NOT NULL, latest_at REAL NOT NULL,
-            size INTEGER,                  -- the smallest that overflowed
-            refused TEXT NOT NULL,         -- the sets of features, as JSON
-            machine TEXT NOT NULL,         -- the standing machine's digest
-            epoch INTEGER NOT NULL,        -- the target's when it was recorded
-            PRIMARY KEY (namespace, session, agent, target, reason, fingerprint)
-        ) WITHOUT ROWID
-        """,
-        """
-        CREATE TABLE identity (
-            namespace TEXT NOT NULL, session TEXT NOT NULL, agent TEXT NOT NULL,
-            last_use REAL NOT NULL, home TEXT, chars_per_token REAL,
-            PRIMARY KEY (namespace, session, agent)
-        ) WITHOUT ROWID
-        """,
-        """
-        CREATE TABLE target (
-            namespace TEXT NOT NULL, target TEXT NOT NULL, fingerprint TEXT NOT NULL,
-            stripped TEXT, epoch INTEGER NOT NULL DEFAULT 0, health TEXT, trial TEXT,
-            PRIMARY KEY (namespace, target, fingerprint)
-        ) WITHOUT ROWID
-        """,
-        # What no new epoch of its target has overtaken.
-        """
-        CREATE VIEW standing AS
-            SELECT eviction.*, identity.last_use
-            FROM eviction JOIN identity USING (namespace, session, agent)
-            LEFT JOIN target USING (namespace, target, fingerprint)
-            WHERE eviction.epoch = coalesce(target.epoch, 0)
-        """,
-    ),
-)
-"""What leads from each schema version to the next. A file's version is its `user_version`."""
-
-SCHEMA: Final = len(MIGRATIONS)
-
-_READ: Final = """
-    SELECT target, reason, fingerprint, first, latest_turn, latest_at, size, refused, machine
-    FROM standing WHERE namespace = ? AND session = ? AND agent = ? AND last_use + ? > ?
-"""
-_DUE: Final = """
-    SELECT 1 FROM standing WHERE namespace = ? AND session = ? AND agent = ?
-    AND last_use + ? > ? AND last_use + ? <= ? LIMIT 1
-"""
-_TOUCH: Final = """
-    UPDATE identity SET last_use = max(last_use, ?) WHERE namespace = ? AND session = ? AND agent = ?
-"""
-_EPOCH: Final = "SELECT epoch FROM target WHERE namespace = ? AND target = ? AND fingerprint = ?"
-_NEW_EPOCH: Final = """
-    INSERT INTO target (namespace, target, fingerprint, epoch) VALUES (?, ?, ?, 1)
-    ON CONFLICT DO UPDATE SET epoch = epoch + 1
-"""
-_RECORD: Final = """
-    INSERT OR REPLACE INTO eviction (
-        namespace, session, agent,
-        target, reason, fingerprint, first, latest_turn, latest_at, size, refused, machine, epoch
-    ) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-"""
-_USE: Final = """
-    INSERT INTO identity (namespace, session, agent, last_use) VALUES (?, ?, ?, ?)
-    ON CONFLICT DO UPDATE SET last_use = max(last_use, excluded.last_use)
-"""
-_FIRST_USE: Final = """
-    INSERT OR IGNORE INTO identity (namespace, session, agent, last_use) VALUES (?, ?, ?, ?)
-"""
-_EXPIRE: Final = """
-    DELETE FROM identity WHERE namespace = ? AND session = ? AND agent = ? AND last_use + ? <= ?
-"""
-_REMOVE: Final = """
-    DELETE FROM eviction WHERE namespace = ? AND session = ? AND agent = ?
-    AND target = ? AND reason = ? AND fingerprint = ?
-"""
-_AGENTS: Final = """
-    SELECT agent, last_use FROM identity WHERE namespace = ? AND session = ? AND agent = coalesce(?, agent)
-"""
-_FORGET: Final = "DELETE FROM identity WHERE namespace = ? AND session = ? AND agent = ?"
-_FORGET_EVICTIONS: Final = "DELETE FROM eviction WHERE namespace = ? AND session = ? AND agent = ?"
 
 _EVER: Final = -math.inf
 """A time at which nothing had expired yet."""
@@ -214,7 +124,7 @@ class SqliteMemory:
         self._closed = False
 
     async def read(self, identity: Identity, *, now: float) -> SessionContext:
-        rows = await self._select("read", _READ, (*_ids(identity), self._ttl, now))
+        rows = await self._select("read", sql.READ, (*ids_of(identity), self._ttl, now))
         if not rows:
             return EMPTY
         try:
@@ -226,9 +136,9 @@ class SqliteMemory:
         await self._write("record", lambda connection: self._record(connection, identity, eviction))
 
     async def touch(self, identity: Identity, *, now: float) -> None:
-        ids = _ids(identity)
+        ids = ids_of(identity)
         due = (*ids, self._ttl, now, self._touch_after, now)
-        if await self._select("touch", _DUE, due):
+        if await self._select("touch", sql.DUE, due):
             await self._write("touch", lambda connection: self._touch(connection, ids, now))
 
     async def remove(
@@ -237,9 +147,9 @@ class SqliteMemory:
         read = {(e.key, e.latest_turn) for e in evictions}
 
         def remove(connection: sqlite3.Connection) -> tuple[Change, ...]:
-            ids = _ids(identity)
+            ids = ids_of(identity)
             going = [e for e in self._held(connection, ids, now) if (e.key, e.latest_turn) in read]
-            connection.executemany(_REMOVE, [(*ids, *eviction.key) for eviction in going])
+            connection.executemany(sql.REMOVE, [(*ids, *eviction.key) for eviction in going])
             return tuple(Change(now, identity, eviction, why) for eviction in going)
 
         return await self._write("remove", remove)
@@ -255,10 +165,10 @@ class SqliteMemory:
         def restore(connection: sqlite3.Connection) -> None:
             if self._newer:
                 raise _Unusable(
-                    f"it is of schema {_version(connection)}, and {SCHEMA} is the newest known here",
+                    f"it is of schema {_version(connection)}, and {sql.SCHEMA} is the newest known here",
                     "restore the target with the version of Turnout that made it so",
                 )
-            connection.execute(_NEW_EPOCH, (_id(namespace), target, fingerprint))
+            connection.execute(sql.NEW_EPOCH, (id_of(namespace), target, fingerprint))
 
         await self._write("restore everywhere", restore)
 
@@ -274,48 +184,48 @@ class SqliteMemory:
     # -- the work of a write, on the worker and within its transaction
 
     def _record(self, connection: sqlite3.Connection, identity: Identity, eviction: Eviction) -> None:
-        ids = _ids(identity)
-        if connection.execute(_EXPIRE, (*ids, self._ttl, eviction.latest_at)).rowcount:
-            connection.execute(_FORGET_EVICTIONS, ids)
+        ids = ids_of(identity)
+        if connection.execute(sql.EXPIRE, (*ids, self._ttl, eviction.latest_at)).rowcount:
+            connection.execute(sql.FORGET_EVICTIONS, ids)
         for known in self._held(connection, ids, eviction.latest_at):
             if known.key == eviction.key:
                 if self._newer:
                     return
                 eviction = known.merge(eviction)
         key = (ids[0], eviction.target, eviction.fingerprint)
-        epoch = connection.execute(_EPOCH, key).fetchone()
-        connection.execute(_RECORD, (*ids, *_row(eviction), epoch[0] if epoch else 0))
-        connection.execute(_FIRST_USE if self._newer else _USE, (*ids, eviction.latest_at))
+        epoch = connection.execute(sql.EPOCH, key).fetchone()
+        connection.execute(sql.RECORD, (*ids, *row_of(eviction), epoch[0] if epoch else 0))
+        connection.execute(sql.FIRST_USE if self._newer else sql.USE, (*ids, eviction.latest_at))
 
     def _touch(self, connection: sqlite3.Connection, ids: tuple[str | bytes, ...], now: float) -> None:
         if not self._newer:
-            connection.execute(_TOUCH, (now, *ids))
+            connection.execute(sql.TOUCH, (now, *ids))
 
     def _forget(
         self, connection: sqlite3.Connection, namespace: str, session: str, agent: str | None, now: float
     ) -> tuple[Change, ...]:
         changes: list[Change] = []
-        which = (_id(namespace), _id(session), None if agent is None else _id(agent))
-        for name, last_use in connection.execute(_AGENTS, which).fetchall():
+        which = (id_of(namespace), id_of(session), None if agent is None else id_of(agent))
+        for name, last_use in connection.execute(sql.AGENTS, which).fetchall():
             ids = (*which[:2], name)
-            identity = Identity(namespace, session, _text(name))
+            identity = Identity(namespace, session, text_of(name))
             why = "expired" if last_use + self._ttl <= now else "forgotten"
             held = self._held(connection, ids, _EVER)
             changes += [Change(now, identity, eviction, why) for eviction in held]
-            connection.execute(_FORGET, ids)
-            connection.execute(_FORGET_EVICTIONS, ids)
+            connection.execute(sql.FORGET, ids)
+            connection.execute(sql.FORGET_EVICTIONS, ids)
         return tuple(changes)
 
     def _held(
         self, connection: sqlite3.Connection, ids: tuple[str | bytes, ...], now: float
     ) -> list[Eviction]:
-        return self._understood(connection.execute(_READ, (*ids, self._ttl, now)).fetchall())
+        return self._understood(connection.execute(sql.READ, (*ids, self._ttl, now)).fetchall())
 
     def _understood(self, rows: Iterable[tuple[Any, ...]]) -> list[Eviction]:
         evictions = []
         for row in rows:
             try:
-                evictions.append(_eviction(row))
+                evictions.append(eviction_of(row))
             except ValueError as why:
                 if not self._newer:
                     raise _Unusable(f"a row of target {row[0]!r} is damaged: {why}", _START_ANEW) from why
@@ -323,17 +233,17 @@ class SqliteMemory:
 
     # -- on the event loop
 
-    async def _select(self, verb: str, sql: str, parameters: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+    async def _select(self, verb: str, statement: str, parameters: tuple[Any, ...]) -> list[tuple[Any, ...]]:
         try:
             reading = self._reading
             if reading is None or self._closed:
                 reading = await self._opened()
             try:
-                return reading.execute(sql, parameters).fetchall()
+                return reading.execute(statement, parameters).fetchall()
             except sqlite3.OperationalError as why:
                 if _code(why) != sqlite3.SQLITE_BUSY:
                     raise
-                return await self._on_worker(lambda: self._open().execute(sql, parameters).fetchall())
+                return await self._on_worker(lambda: self._open().execute(statement, parameters).fetchall())
         except _TROUBLES as why:
             await self._open_anew()
             raise self._trouble(verb, why) from why
@@ -391,7 +301,7 @@ class SqliteMemory:
         try:
             connection = self._open()
             connection.execute("BEGIN IMMEDIATE")
-            self._newer = _version(connection) > SCHEMA
+            self._newer = _version(connection) > sql.SCHEMA
             for job in group:
                 job.run(connection)
             connection.execute("COMMIT")
@@ -404,7 +314,7 @@ class SqliteMemory:
         if self._writing is None:
             self._create()
             self._writing = self._connect(self._pragmas, _prepare)
-            self._newer = _version(self._writing) > SCHEMA
+            self._newer = _version(self._writing) > sql.SCHEMA
         if self._reading is None:  # at once: no read shall find the worker waiting for a lock
             self._reading = self._connect({**self._pragmas, "busy_timeout": 0, "query_only": 1}, _version)
         return self._writing
@@ -450,16 +360,16 @@ def _prepare(connection: sqlite3.Connection) -> None:
     application, version = _pragma(connection, "application_id"), _version(connection)
     tables = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
     connection.execute("COMMIT")
-    if application != APPLICATION_ID and (application, version, tables) != (0, 0, 0):
+    if application != sql.APPLICATION_ID and (application, version, tables) != (0, 0, 0):
         raise _Unusable("it is the database of another application", "give another path")
     _keep_a_log(connection)
-    if version < SCHEMA:
+    if version < sql.SCHEMA:
         connection.execute("BEGIN IMMEDIATE")
-        for done in range(_version(connection), SCHEMA):  # none, if another process came first
-            for statement in MIGRATIONS[done]:
+        for done in range(_version(connection), sql.SCHEMA):  # none, if another process came first
+            for statement in sql.MIGRATIONS[done]:
                 connection.execute(statement)
             connection.execute(f"PRAGMA user_version = {done + 1}")
-        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute(f"PRAGMA application_id = {sql.APPLICATION_ID}")
         connection.execute("COMMIT")
 
 
@@ -490,56 +400,3 @@ def _code(why: Exception) -> int:
     """SQLite's primary result code; 0 if the error is not SQLite's own."""
     code: int = getattr(why, "sqlite_errorcode", 0)
     return code & 0xFF
-
-
-# -- rows
-
-_ENCODE: Final = msgspec.json.Encoder().encode
-_FIRST: Final = msgspec.json.Decoder(Cause)
-_REFUSED: Final = msgspec.json.Decoder(frozenset[tuple[str, ...]])
-
-
-def _row(eviction: Eviction) -> tuple[Any, ...]:
-    return (
-        *eviction.key,
-        _ENCODE(eviction.first).decode(),
-        eviction.latest_turn,
-        eviction.latest_at,
-        eviction.size,
-        _ENCODE(sorted(eviction.refused)).decode(),
-        eviction.machine,
-    )
-
-
-def _eviction(row: tuple[Any, ...]) -> Eviction:
-    target, reason, fingerprint, first, latest_turn, latest_at, size, refused, machine = row
-    return Eviction(
-        target,
-        RoutingFallbackReason(reason),
-        fingerprint,
-        first=_FIRST.decode(first),
-        latest_turn=latest_turn,
-        latest_at=latest_at,
-        size=size,
-        refused=_REFUSED.decode(refused),
-        machine=machine,
-    )
-
-
-def _ids(identity: Identity) -> tuple[str | bytes, ...]:
-    return tuple([_id(text) for text in identity])
-
-
-def _id(text: str) -> str | bytes:
-    """An id as SQLite can keep it: one that is no valid Unicode as bytes, which equal no text."""
-    if text.isascii():
-        return text
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-8", "surrogatepass")
-    return text
-
-
-def _text(kept: str | bytes) -> str:
-    return kept if isinstance(kept, str) else kept.decode("utf-8", "surrogatepass")

@@ -1,0 +1,95 @@
+"""A memory in a SQLite file as data: its schema, what leads to it, and every statement on its rows."""
+
+from __future__ import annotations
+
+from typing import Final
+
+APPLICATION_ID: Final = 0x7475726E
+"""Marks a database file as ours: `turn` in ASCII."""
+
+MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
+    (
+        # The fingerprint is in the key: what was learnt about a target as it was stays until its time
+        # to live, beside what is learnt about the target as it is now.
+        """
+        CREATE TABLE eviction (
+            namespace TEXT NOT NULL, session TEXT NOT NULL, agent TEXT NOT NULL,
+            target TEXT NOT NULL, reason TEXT NOT NULL, fingerprint TEXT NOT NULL,
+            first TEXT NOT NULL,           -- the first cause, as JSON
+            latest_turn TEXT NOT NULL, latest_at REAL NOT NULL,
+            size INTEGER,                  -- the smallest that overflowed
+            refused TEXT NOT NULL,         -- the sets of features, as JSON
+            machine TEXT NOT NULL,         -- the standing machine's digest
+            epoch INTEGER NOT NULL,        -- the target's when it was recorded
+            PRIMARY KEY (namespace, session, agent, target, reason, fingerprint)
+        ) WITHOUT ROWID
+        """,
+        """
+        CREATE TABLE identity (
+            namespace TEXT NOT NULL, session TEXT NOT NULL, agent TEXT NOT NULL,
+            last_use REAL NOT NULL, home TEXT, chars_per_token REAL,
+            PRIMARY KEY (namespace, session, agent)
+        ) WITHOUT ROWID
+        """,
+        """
+        CREATE TABLE target (
+            namespace TEXT NOT NULL, target TEXT NOT NULL, fingerprint TEXT NOT NULL,
+            stripped TEXT, epoch INTEGER NOT NULL DEFAULT 0, health TEXT, trial TEXT,
+            PRIMARY KEY (namespace, target, fingerprint)
+        ) WITHOUT ROWID
+        """,
+        # What no new epoch of its target has overtaken.
+        """
+        CREATE VIEW standing AS
+            SELECT eviction.*, identity.last_use
+            FROM eviction JOIN identity USING (namespace, session, agent)
+            LEFT JOIN target USING (namespace, target, fingerprint)
+            WHERE eviction.epoch = coalesce(target.epoch, 0)
+        """,
+    ),
+)
+"""What leads from each schema version to the next. A file's version is its `user_version`."""
+
+SCHEMA: Final = len(MIGRATIONS)
+
+READ: Final = """
+    SELECT target, reason, fingerprint, first, latest_turn, latest_at, size, refused, machine
+    FROM standing WHERE namespace = ? AND session = ? AND agent = ? AND last_use + ? > ?
+"""
+DUE: Final = """
+    SELECT 1 FROM standing WHERE namespace = ? AND session = ? AND agent = ?
+    AND last_use + ? > ? AND last_use + ? <= ? LIMIT 1
+"""
+TOUCH: Final = """
+    UPDATE identity SET last_use = max(last_use, ?) WHERE namespace = ? AND session = ? AND agent = ?
+"""
+EPOCH: Final = "SELECT epoch FROM target WHERE namespace = ? AND target = ? AND fingerprint = ?"
+NEW_EPOCH: Final = """
+    INSERT INTO target (namespace, target, fingerprint, epoch) VALUES (?, ?, ?, 1)
+    ON CONFLICT DO UPDATE SET epoch = epoch + 1
+"""
+RECORD: Final = """
+    INSERT OR REPLACE INTO eviction (
+        namespace, session, agent,
+        target, reason, fingerprint, first, latest_turn, latest_at, size, refused, machine, epoch
+    ) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""
+USE: Final = """
+    INSERT INTO identity (namespace, session, agent, last_use) VALUES (?, ?, ?, ?)
+    ON CONFLICT DO UPDATE SET last_use = max(last_use, excluded.last_use)
+"""
+FIRST_USE: Final = """
+    INSERT OR IGNORE INTO identity (namespace, session, agent, last_use) VALUES (?, ?, ?, ?)
+"""
+EXPIRE: Final = """
+    DELETE FROM identity WHERE namespace = ? AND session = ? AND agent = ? AND last_use + ? <= ?
+"""
+REMOVE: Final = """
+    DELETE FROM eviction WHERE namespace = ? AND session = ? AND agent = ?
+    AND target = ? AND reason = ? AND fingerprint = ?
+"""
+AGENTS: Final = """
+    SELECT agent, last_use FROM identity WHERE namespace = ? AND session = ? AND agent = coalesce(?, agent)
+"""
+FORGET: Final = "DELETE FROM identity WHERE namespace = ? AND session = ? AND agent = ?"
+FORGET_EVICTIONS: Final = "DELETE FROM eviction WHERE namespace = ? AND session = ? AND agent = ?"

@@ -1,0 +1,792 @@
+"""A memory in a file: what survives, what is shared, and what happens when the file is in trouble."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from memories import LARGE, NOW, SMALL, WHO, overflow, refusal, using
+
+from turnout.engine.clock import VirtualClock
+from turnout.engine.context import EMPTY, Eviction, Identity
+from turnout.engine.errors import ConfigurationError, MemoryTrouble
+from turnout.engine.memory.protocol import Memory
+from turnout.engine.memory.sqlite import SqliteMemory
+from turnout.engine.memory.sqlite_schema import APPLICATION_ID, SCHEMA
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "turnout.db"
+
+
+def rows(file: Path) -> list[dict[str, Any]]:
+    with closing(sqlite3.connect(file)) as other:
+        other.row_factory = sqlite3.Row
+        tables = ("eviction", "identity", "target")
+        return [dict(row) for table in tables for row in other.execute(f"SELECT * FROM {table}")]
+
+
+def test_use_by_an_identity_that_holds_nothing_any_more_is_not_written(file: Path) -> None:
+    async def story() -> None:
+        async with using(SqliteMemory(file)) as memory:
+            await memory.record(WHO, overflow(9000))
+            await memory.restore_everywhere("", SMALL, "f1")
+            before = rows(file)
+            await memory.touch(WHO, now=NOW + 7200)
+            assert rows(file) == before
+            await memory.record(WHO, overflow(9000))
+            await memory.touch(WHO, now=NOW + 7200)
+            assert rows(file) != before
+
+    asyncio.run(story())
+
+
+def test_a_file_is_opened_again_with_everything_in_it(file: Path) -> None:
+    async def story() -> None:
+        async with using(SqliteMemory(file)) as memory:
+            await memory.record(WHO, overflow(9000))
+            await memory.restore_everywhere("", LARGE, "f1")
+            await memory.record(WHO, refusal("image", target=LARGE))
+        async with using(SqliteMemory(str(file))) as memory:
+            assert len((await memory.read(WHO, now=NOW)).evictions) == 2
+            await memory.restore_everywhere("", LARGE, "f1")
+            assert (await memory.read(WHO, now=NOW)).evictions == (overflow(9000),)
+
+    asyncio.run(story())
+
+
+def test_a_memory_is_made_outside_a_loop_and_touches_no_file_before_its_first_use(file: Path) -> None:
+    memory = SqliteMemory(file)
+    assert not file.exists()
+
+    async def story() -> None:
+        assert await memory.read(WHO, now=NOW) == EMPTY
+        await memory.close()
+
+    asyncio.run(story())
+    assert file.exists()
+
+
+def test_a_memory_that_was_never_used_closes_without_a_file(file: Path) -> None:
+    asyncio.run(SqliteMemory(file).close())
+    assert not file.exists()
+
+
+def test_a_relative_path_means_the_same_file_wherever_the_process_goes(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(file.parent)
+    memory = SqliteMemory(file.name)
+    monkeypatch.chdir("/")
+
+    async def story() -> None:
+        async with using(memory):
+            await memory.record(WHO, overflow(9000))
+
+    asyncio.run(story())
+    assert file.exists()
+
+
+def test_two_memories_on_one_file_see_what_the_other_writes(file: Path) -> None:
+    async def story() -> None:
+        async with using(SqliteMemory(file)) as one, using(SqliteMemory(file)) as other:
+            assert await one.read(WHO, now=NOW) == EMPTY
+            await asyncio.gather(
+                one.record(WHO, refusal("image", turn="t1")), other.record(WHO, refusal("audio", turn="t2"))
+            )
+            read = await one.read(WHO, now=NOW)
+            assert read == await other.read(WHO, now=NOW)
+            assert read.evictions[0].refused == {("image",), ("audio",)}
+            await other.forget("", "s1", now=NOW)
+            assert await one.read(WHO, now=NOW) == EMPTY
+
+    asyncio.run(story())
+
+
+def test_no_clock_goes_on_while_a_file_is_at_work(file: Path) -> None:
+    clock = VirtualClock(NOW)
+
+    async def story() -> None:
+        async with using(SqliteMemory(file)) as memory, clock.timeout(0.001):
+            for number in range(20):
+                await memory.record(WHO, overflow(9000 - number, turn=f"t{number}"))
+            assert await memory.read(WHO, now=clock.now())
+
+    clock.run(story())
+    assert clock.now() == NOW
+
+
+CHILD = """
+import asyncio, sys
+import msgspec
+from turnout.engine.context import Eviction, Identity
+from turnout.engine.memory.sqlite import SqliteMemory
+
+async def main(path, *evictions):
+    memory = SqliteMemory(path)
+    print("ready", flush=True)
+    sys.stdin.readline()
+    for line in evictions:
+        await memory.record(Identity("", "s1"), msgspec.json.decode(line, type=Eviction))
+    print("recorded", flush=True)
+    sys.stdin.readline()
+    await memory.close()
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+@contextmanager
+def child(*argv: object, script: str = CHILD) -> Iterator[subprocess.Popen[str]]:
+    """Another process, which is ready when it comes out of here and has ended when it goes back."""
+    with subprocess.Popen(
+        [sys.executable, "-c", script, *map(str, argv)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            assert says(process) == "ready"
+            yield process
+        finally:
+            process.kill()
+
+
+def says(process: subprocess.Popen[str]) -> str:
+    assert process.stdout
+    return process.stdout.readline().strip()
+
+
+def nudge(process: subprocess.Popen[str]) -> None:
+    assert process.stdin
+    process.stdin.write("\n")
+    process.stdin.flush()
+
+
+def recording(path: Path, *evictions: Eviction) -> tuple[object, ...]:
+    return (path, *(msgspec.json.encode(eviction).decode() for eviction in evictions))
+
+
+def test_processes_that_open_a_new_file_at_once_end_with_the_union(file: Path) -> None:
+    mine, yours = (
+        [refusal(f"{whose}{n}", turn=f"{whose}{n}") for n in range(25)] for whose in ("mine", "yours")
+    )
+
+    async def story() -> None:
+        async with using(SqliteMemory(file)) as memory:
+            with child(*recording(file, *yours)) as process:
+                nudge(process)
+                for eviction in mine:
+                    await memory.record(WHO, eviction)
+                assert says(process) == "recorded"
+            (merged,) = (await memory.read(WHO, now=NOW)).evictions
+            assert merged.refused == {e.first.features for e in mine + yours}
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("durability", ["process", "full"])
+def test_what_was_recorded_survives_the_death_of_the_process(file: Path, durability: Any) -> None:
+    script = CHILD.replace("SqliteMemory(path)", f"SqliteMemory(path, durability={durability!r})")
+    with child(*recording(file, overflow(9000)), script=script) as process:
+        nudge(process)
+        assert says(process) == "recorded"
+        process.send_signal(signal.SIGKILL)
+        assert process.wait() == -signal.SIGKILL
+
+    async def story() -> None:
+        async with using(SqliteMemory(file)) as memory:
+            assert (await memory.read(WHO, now=NOW)).evictions == (overflow(9000),)
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(("durability", "synchronous"), [("process", 1), ("full", 2)])
+def test_a_power_loss_is_survived_where_every_commit_is_synchronised(
+    file: Path, durability: Any, synchronous: int
+) -> None:
+    memory = SqliteMemory(file, durability=durability)
+
+    async def story() -> None:
+        async with using(memory):
+            await memory.record(WHO, overflow(9000))
+            assert memory._writing
+            assert memory._writing.execute("PRAGMA synchronous").fetchone() == (synchronous,)
+
+    asyncio.run(story())
+
+
+def test_a_durability_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="durability is 'fully'; give process or full"):
+        SqliteMemory("turnout.db", durability="fully")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022])
+def test_only_the_owner_can_read_the_files(file: Path, umask: int) -> None:
+    async def story() -> None:
+        async with using(SqliteMemory(file)) as memory:
+            await memory.record(WHO, overflow(9000))
+            modes = {path.name: oct(path.stat().st_mode & 0o777) for path in file.parent.iterdir()}
+            names = ("turnout.db", "turnout.db-shm", "turnout.db-wal")
+            assert modes == dict.fromkeys(names, "0o600")
+
+    before = os.umask(umask)
+    try:
+        asyncio.run(story())
+    finally:
+        os.umask(before)
+
+
+# -- a file that is busy
+
+
+def lock(file: Path) -> sqlite3.Connection:
+    """Another program that holds the file's write lock."""
+    other = sqlite3.connect(file, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    return other
+
+
+async def waiting(memory: SqliteMemory, eviction: Eviction) -> asyncio.Task[None]:
+    """A write that the worker has taken up, and that waits for the lock that another program holds."""
+    writing = asyncio.create_task(memory.record(WHO, eviction))
+    await asyncio.sleep(0)
+    while memory._jobs:  # noqa: ASYNC110  # a thread empties it
+        await asyncio.sleep(0)
+    return writing
+
+
+def test_while_a_write_waits_for_a_lock_the_loop_goes_on_and_reads_are_served(file: Path) -> None:
+    async def story() -> None:
+        memory = SqliteMemory(file)
+        async with using(memory):
+            await memory.record(WHO, overflow(9000))
+            with closing(lock(file)) as other:
+                writing = await waiting(memory, refusal("image"))
+                for _ in range(100):
+                    assert (await memory.read(WHO, now=NOW)).evictions == (overflow(9000),)
+                    await asyncio.sleep(0)
+                assert not writing.done()
+                other.execute("COMMIT")
+                await writing
+            assert len((await memory.read(WHO, now=NOW)).evictions) == 2
+
+    asyncio.run(story())
+
+
+def test_a_lock_that_is_never_released_is_trouble_and_the_memory_works_when_it_is_gone(file: Path) -> None:
+    async def story() -> None:
+        async with using(impatient(file)) as memory:
+            await memory.record(WHO, overflow(9000))
+            with closing(lock(file)):
+                with pytest.raises(
+                    MemoryTrouble, match="could not record: database is locked; another"
+                ) as told:
+                    await memory.record(WHO, refusal("image"))
+                assert str(file) in str(told.value)
+                assert isinstance(told.value.__cause__, sqlite3.OperationalError)
+            await memory.record(WHO, refusal("audio"))
+            assert set((await memory.read(WHO, now=NOW)).evictions) == {overflow(9000), refusal("audio")}
+
+    asyncio.run(story())
+
+
+def test_a_file_is_opened_and_read_while_another_program_writes(file: Path) -> None:
+    async def story() -> None:
+        async with using(SqliteMemory(file)) as memory:
+            await memory.record(WHO, overflow(9000))
+        with closing(lock(file)):
+            async with using(impatient(file)) as memory:
+                assert (await memory.read(WHO, now=NOW)).evictions == (overflow(9000),)
+
+    asyncio.run(story())
+
+
+def test_a_new_file_that_another_process_is_about_to_make_is_waited_for(file: Path) -> None:
+    async def story() -> None:
+        async with using(SqliteMemory(file)) as memory:
+            with closing(lock(file)) as other:
+                reads = [asyncio.create_task(memory.read(WHO, now=NOW)) for _ in range(2)]
+                for _ in range(1000):
+                    await asyncio.sleep(0)
+                assert not any(read.done() for read in reads)
+                other.execute("COMMIT")
+            assert await asyncio.gather(*reads) == [EMPTY, EMPTY]
+
+    asyncio.run(story())
+
+
+def test_a_new_file_that_another_program_locks_is_trouble_and_works_when_the_lock_is_gone(
+    file: Path,
+) -> None:
+    async def story() -> None:
+        async with using(impatient(file)) as memory:
+            with (
+                closing(lock(file)),
+                pytest.raises(MemoryTrouble, match="could not read: database is locked"),
+            ):
+                await memory.read(WHO, now=NOW)
+            assert await memory.read(WHO, now=NOW) == EMPTY
+
+    asyncio.run(story())
+
+
+def impatient(file: Path) -> SqliteMemory:
+    memory = SqliteMemory(file)
+    memory._pragmas["busy_timeout"] = 0
+    return memory
+
+
+RECOVERING = """
+import fcntl, sys
+with open(sys.argv[1], "r+b") as index:
+    fcntl.lockf(index, fcntl.LOCK_EX, 1, 120)  # the write lock
+    fcntl.lockf(index, fcntl.LOCK_EX, 1, 122)  # the recovery lock
+    index.write(bytes(96))
+    index.flush()
+    print("ready", flush=True)
+    sys.stdin.readline()
+print("recovered", flush=True)
+"""
+
+
+def test_a_read_that_meets_a_lock_waits_for_it_beside_the_loop(file: Path) -> None:
+    """Reads wait for no writer; but for a process that recovers the log after a crash they do."""
+    memory = SqliteMemory(file)
+
+    async def story() -> None:
+        async with using(memory):
+            await memory.record(WHO, overflow(9000))
+            assert memory._reading
+            assert memory._reading.execute("PRAGMA busy_timeout").fetchone() == (0,)
+            with child(f"{file}-shm", script=RECOVERING) as process:
+                reading = asyncio.create_task(memory.read(WHO, now=NOW))
+                for _ in range(100):
+                    await asyncio.sleep(0)
+                assert not reading.done()
+                nudge(process)
+                assert says(process) == "recovered"
+            assert (await reading).evictions == (overflow(9000),)
+
+    asyncio.run(story())
+
+
+def test_a_write_that_was_accepted_is_done_although_its_caller_has_gone(file: Path) -> None:
+    async def story() -> None:
+        memory = SqliteMemory(file)
+        async with using(memory):
+            await memory.record(WHO, overflow(9000))
+            with closing(lock(file)) as other:
+                first = await waiting(memory, refusal("image"))
+                second = asyncio.create_task(memory.record(WHO, refusal("image", target=LARGE)))
+                await asyncio.sleep(0)
+                for task in (first, second):
+                    task.cancel()
+                    with pytest.raises(asyncio.CancelledError):
+                        await task
+                other.execute("COMMIT")
+        async with using(SqliteMemory(file)) as again:
+            assert len((await again.read(WHO, now=NOW)).evictions) == 3
+
+    asyncio.run(story())
+
+
+# -- a file that cannot take a write
+
+
+def change(file: Path, *statements: str) -> None:
+    with closing(sqlite3.connect(file, isolation_level=None)) as other:
+        for statement in statements:
+            other.execute(statement)
+
+
+def spoil(file: Path, then: str) -> None:
+    """Whenever `large` is recorded, SQLite itself does this."""
+    change(
+        file,
+        f"CREATE TRIGGER spoilt AFTER INSERT ON eviction WHEN new.target = 'large' BEGIN {then}; END",
+    )
+
+
+def test_of_writes_that_share_a_commit_one_that_fails_takes_no_other_with_it(file: Path) -> None:
+    async def story() -> None:
+        async with using(SqliteMemory(file)) as memory:
+            await memory.record(WHO, overflow(9000))
+            spoil(file, "SELECT RAISE(ABORT, 'spoilt')")
+            three = (refusal("image"), refusal("image", target=LARGE), refusal("audio", turn="t2"))
+            told = await asyncio.gather(*[memory.record(WHO, e) for e in three], return_exceptions=True)
+            assert [type(result) for result in told] == [type(None), MemoryTrouble, type(None)]
+            assert {e.target for e in (await memory.read(WHO, now=NOW)).evictions} == {SMALL}
+
+    asyncio.run(story())
+
+
+def test_when_a_commit_fails_every_write_in_it_is_told_so_and_none_is_half_there(file: Path) -> None:
+    async def story() -> None:
+        memory = SqliteMemory(file)
+        async with using(memory):
+            await memory.record(WHO, overflow(9000))
+            spoil(file, "SELECT RAISE(ROLLBACK, 'spoilt')")
+            with closing(lock(file)) as other:
+                alone = await waiting(memory, overflow(8000, turn="t2", at=NOW + 1))
+                three = (refusal("image"), refusal("image", target=LARGE), refusal("audio"))
+                together = [asyncio.create_task(memory.record(WHO, e)) for e in three]
+                await asyncio.sleep(0)
+                other.execute("COMMIT")
+            await alone
+            told = await asyncio.gather(*together, return_exceptions=True)
+            assert list(map(type, told)) == [MemoryTrouble] * 3
+            assert [e.size for e in (await memory.read(WHO, now=NOW)).evictions] == [8000]
+            await memory.record(WHO, refusal("video"))
+            assert len((await memory.read(WHO, now=NOW)).evictions) == 2
+
+    asyncio.run(story())
+
+
+def test_a_write_that_fails_half_way_leaves_nothing_of_itself(file: Path) -> None:
+    async def story() -> None:
+        async with using(SqliteMemory(file, ttl_secs=100.0)) as memory:
+            await memory.record(WHO, overflow(9000))
+            spoil(file, "SELECT RAISE(ABORT, 'spoilt')")
+            before = rows(file)
+            with pytest.raises(MemoryTrouble, match="spoilt"):
+                await memory.record(WHO, refusal("image", target=LARGE, at=NOW + 100))
+            assert rows(file) == before
+
+    asyncio.run(story())
+
+
+def test_a_commit_that_fails_when_nobody_waits_any_more_is_not_in_the_way_of_the_next(file: Path) -> None:
+    memory = SqliteMemory(file)
+    memory._pragmas["foreign_keys"] = 1
+
+    async def story() -> None:
+        async with using(memory):
+            await memory.record(WHO, overflow(9000))
+            change(
+                file, "CREATE TABLE debt (id PRIMARY KEY, owed REFERENCES debt DEFERRABLE INITIALLY DEFERRED)"
+            )
+            spoil(file, "INSERT INTO debt VALUES (new.target, 'never paid')")
+            with pytest.raises(MemoryTrouble, match="FOREIGN KEY constraint failed"):
+                await memory.record(WHO, refusal("image", target=LARGE))
+            with closing(lock(file)) as other:
+                abandoned = await waiting(memory, refusal("image", target=LARGE))
+                abandoned.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await abandoned
+                other.execute("COMMIT")
+            await memory.record(WHO, refusal("image"))
+            assert {e.target for e in (await memory.read(WHO, now=NOW)).evictions} == {SMALL}
+
+    asyncio.run(story())
+
+
+def test_a_full_disk_is_trouble_and_the_memory_works_when_there_is_room(file: Path) -> None:
+    def fat(number: int) -> Eviction:
+        return msgspec.structs.replace(overflow(9000, target=f"target{number}"), machine="x" * 2000)
+
+    async def fill(memory: Memory, together: int) -> set[Eviction]:
+        """Record until nothing more goes in; what went in."""
+        kept: set[Eviction] = set()
+        for start in itertools.count(step=together):
+            some = [fat(number) for number in range(start, start + together)]
+            told = await asyncio.gather(*[memory.record(WHO, e) for e in some], return_exceptions=True)
+            kept |= {eviction for eviction, trouble in zip(some, told, strict=True) if not trouble}
+            if all(told):
+                assert {type(trouble) for trouble in told} == {MemoryTrouble}
+                assert "could not record: database or disk is full; make room" in str(told[0])
+                return kept
+        raise AssertionError
+
+    async def story(together: int) -> None:
+        memory = SqliteMemory(file)
+        async with using(memory):
+            memory._pragmas["max_page_count"] = 20
+            kept = await fill(memory, together)
+            assert kept
+            assert set((await memory.read(WHO, now=NOW)).evictions) == kept
+            del memory._pragmas["max_page_count"]
+            await memory.record(WHO, refusal("image"))
+            assert set((await memory.read(WHO, now=NOW)).evictions) == kept | {refusal("image")}
+            await memory.forget("", "s1", now=NOW)
+
+    for together in (1, 5):
+        asyncio.run(story(together))
+
+
+@contextmanager
+def read_only(folder: Path) -> Iterator[None]:
+    """The folder and what is in it may be read and not written, by a user who is not root."""
+    modes = {path: path.stat().st_mode for path in (*folder.iterdir(), folder)}
+    for path in modes:
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    root = os.geteuid() == 0
+    if root:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        if root:
+            os.seteuid(0)
+        for path, mode in modes.items():
+            path.chmod(mode)
+
+
+def test_a_file_that_may_not_be_written_is_trouble_until_it_may() -> None:
+    async def story(folder: Path) -> None:
+        async with using(SqliteMemory(folder / "turnout.db")) as memory:
+            await memory.record(WHO, overflow(9000))
+        async with using(SqliteMemory(folder / "turnout.db")) as memory:
+            with read_only(folder), pytest.raises(MemoryTrouble, match="see that the file and its dir"):
+                await memory.record(WHO, refusal("image"))
+            await memory.record(WHO, refusal("audio"))
+            assert set((await memory.read(WHO, now=NOW)).evictions) == {overflow(9000), refusal("audio")}
+
+    with tempfile.TemporaryDirectory() as folder:
+        asyncio.run(story(Path(folder)))
+
+
+def test_text_that_is_no_unicode_and_numbers_beyond_measure_are_trouble_and_nothing_else_is(
+    file: Path,
+) -> None:
+    async def story() -> None:
+        async with using(SqliteMemory(file)) as memory:
+            for unfit in (overflow(2**63), refusal("\ud800"), overflow(1, target="\ud800")):
+                with pytest.raises(MemoryTrouble, match="valid Unicode, and sizes below"):
+                    await memory.record(WHO, unfit)
+            await memory.record(WHO, overflow(9000))
+            assert (await memory.read(WHO, now=NOW)).evictions == (overflow(9000),)
+
+    asyncio.run(story())
+
+
+# -- a file that is none of ours, or not any more
+
+
+async def both_ways(memory: Memory, message: str) -> None:
+    with pytest.raises(MemoryTrouble, match=f"could not read: {message}"):
+        await memory.read(WHO, now=NOW)
+    with pytest.raises(MemoryTrouble, match=f"could not record: {message}"):
+        await memory.record(WHO, overflow(9000))
+
+
+def test_a_missing_directory_is_named_and_the_memory_works_once_it_exists(tmp_path: Path) -> None:
+    folder = tmp_path / "not" / "there"
+
+    async def story() -> None:
+        async with using(SqliteMemory(folder / "turnout.db")) as memory:
+            await both_ways(memory, f"there is no directory {folder}; create it")
+            folder.mkdir(parents=True)
+            await memory.record(WHO, overflow(9000))
+
+    asyncio.run(story())
+
+
+def test_a_directory_is_no_file(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with using(SqliteMemory(tmp_path)) as memory:
+            await both_ways(memory, "unable to open database file; see that")
+
+    asyncio.run(story())
+
+
+def test_a_file_that_is_no_database_is_left_as_it_is(file: Path) -> None:
+    file.write_bytes(b"a diary, and none of your business\n" * 100)
+    before = file.read_bytes()
+
+    async def story() -> None:
+        async with using(SqliteMemory(file)) as memory:
+            await both_ways(memory, "file is not a database; give another path, or move that file away")
+
+    asyncio.run(story())
+    assert file.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "made_by",
+    [
+        pytest.param("CREATE TABLE eviction (landlord TEXT)", id="it has tables"),
+        pytest.param("PRAGMA application_id = 1196444487", id="it is marked as another's"),
+        pytest.param("PRAGMA user_version = 1", id="it has a version"),
+    ],
+)
+def test_the_database_of_another_application_is_left_as_it_is(file: Path, made_by: str) -> None:
+    with closing(sqlite3.connect(file)) as other:
+        other.execute(made_by)
+    before = file.read_bytes()
+
+    async def story() -> None:
+        async with using(SqliteMemory(file)) as memory:
+            await both_ways(memory, "it is the database of another application; give another path")
+
+    asyncio.run(story())
+    assert file.read_bytes() == before
+
+
+def test_an_empty_file_becomes_a_memory(file: Path) -> None:
+    file.touch()
+
+    async def story() -> None:
+        async with using(SqliteMemory(file)) as memory:
+            await memory.record(WHO, overflow(9000))
+
+    asyncio.run(story())
+    with closing(sqlite3.connect(file)) as other:
+        assert other.execute("PRAGMA application_id").fetchone() == (APPLICATION_ID,)
+        assert other.execute("PRAGMA user_version").fetchone() == (SCHEMA,)
+
+
+def garble(file: Path) -> None:
+    """Leave the file's first page and nothing else."""
+    intact = file.read_bytes()
+    file.write_bytes(intact[:4096] + b"\x5a" * (len(intact) - 4096))
+
+
+@pytest.mark.parametrize("met_by", ["read", "record"])
+def test_a_damaged_file_is_trouble_and_a_new_one_takes_its_place_without_a_restart(
+    file: Path, met_by: str
+) -> None:
+    async def story() -> None:
+        async with using(SqliteMemory(file)) as memory:
+            for number in range(100):
+                await memory.record(Identity("", f"s{number}"), overflow(9000))
+        garble(file)
+        async with using(SqliteMemory(file)) as memory:
+            doing = memory.read(WHO, now=NOW) if met_by == "read" else memory.record(WHO, overflow(9000))
+            with pytest.raises(MemoryTrouble, match="database disk image is malformed; move the file away"):
+                await doing
+            file.unlink()  # noqa: ASYNC240
+            assert await memory.read(WHO, now=NOW) == EMPTY
+            await memory.record(WHO, overflow(9000))
+            assert await memory.read(WHO, now=NOW)
+
+    asyncio.run(story())
+
+
+def test_tables_that_are_gone_are_trouble_until_they_are_back(file: Path) -> None:
+    async def story() -> None:
+        async with using(SqliteMemory(file)) as memory:
+            await memory.record(WHO, overflow(9000))
+            assert await memory.read(WHO, now=NOW)
+            with closing(sqlite3.connect(file)) as other:
+                (view,) = other.execute("SELECT sql FROM sqlite_schema WHERE type = 'view'").fetchone()
+            change(file, "DROP VIEW standing")
+            await both_ways(memory, "no such table: standing; its tables are not those that Turnout makes")
+            change(file, view)
+            assert await memory.read(WHO, now=NOW)
+
+    asyncio.run(story())
+
+
+def test_a_damaged_row_is_trouble_that_names_its_target(file: Path) -> None:
+    async def story() -> None:
+        async with using(SqliteMemory(file)) as memory:
+            await memory.record(WHO, overflow(9000))
+            change(file, "UPDATE eviction SET first = '{'")
+            await both_ways(memory, "a row of target 'small' is damaged: .*; move the file away")
+
+    asyncio.run(story())
+
+
+# -- a file of a newer schema
+
+NEWER = (
+    f"PRAGMA user_version = {SCHEMA + 1}",
+    "ALTER TABLE eviction ADD COLUMN mood TEXT NOT NULL DEFAULT 'sour'",
+    "ALTER TABLE identity ADD COLUMN mood TEXT",
+)
+
+
+def test_rows_of_a_newer_schema_are_honoured_and_never_rewritten(file: Path) -> None:
+    async def story() -> None:
+        async with using(SqliteMemory(file, ttl_secs=100.0)) as memory:
+            await memory.record(WHO, overflow(9000))
+            change(file, *NEWER, "UPDATE eviction SET mood = 'sweet'")
+            before = rows(file)
+            # seen by a process that had the file open before
+            await memory.record(WHO, overflow(8000, turn="t2", at=NOW + 20))
+            await memory.touch(WHO, now=NOW + 20)
+            assert rows(file) == before
+            await memory.record(WHO, refusal("image", at=NOW + 20))
+            assert [row for row in rows(file) if row in before] == before
+            await memory.remove(WHO, [refusal("image", at=NOW + 20)], now=NOW + 20, why="served")
+            assert rows(file) == before
+        async with using(SqliteMemory(file, ttl_secs=100.0)) as memory:
+            assert (await memory.read(WHO, now=NOW)).evictions == (overflow(9000),)
+            await memory.record(WHO, overflow(8000, turn="t2", at=NOW + 20))
+            with pytest.raises(
+                MemoryTrouble, match=f"could not restore everywhere: it is of schema {SCHEMA + 1}"
+            ):
+                await memory.restore_everywhere("", SMALL, "f1")
+            assert rows(file) == before
+        with closing(sqlite3.connect(file)) as other:
+            assert other.execute("PRAGMA user_version").fetchone() == (SCHEMA + 1,)
+
+    asyncio.run(story())
+
+
+def test_a_file_of_a_newer_schema_is_added_to_and_removed_from(file: Path) -> None:
+    async def story() -> None:
+        async with using(SqliteMemory(file)) as memory:
+            await memory.record(WHO, overflow(9000))
+            change(file, *NEWER)
+            await memory.record(WHO, refusal("image"))
+            assert set((await memory.read(WHO, now=NOW)).evictions) == {overflow(9000), refusal("image")}
+            assert len(await memory.remove(WHO, [overflow(9000)], now=NOW, why="served")) == 1
+            assert len(await memory.forget("", "s1", now=NOW)) == 1
+            assert rows(file) == []
+
+    asyncio.run(story())
+
+
+def test_a_row_of_a_newer_schema_that_says_what_nobody_here_understands_is_passed_over(file: Path) -> None:
+    async def story() -> None:
+        async with using(SqliteMemory(file)) as memory:
+            await memory.record(WHO, overflow(9000))
+            await memory.record(WHO, refusal("image"))
+            change(file, *NEWER, "UPDATE eviction SET reason = 'mood' WHERE reason = 'capability'")
+        async with using(SqliteMemory(file)) as memory:
+            assert (await memory.read(WHO, now=NOW)).evictions == (overflow(9000),)
+
+    asyncio.run(story())
+
+
+# -- a memory that was closed
+
+
+def test_a_memory_that_was_closed_says_so(file: Path) -> None:
+    async def story() -> None:
+        async with using(SqliteMemory(file)) as memory:
+            await memory.read(WHO, now=NOW)
+        await both_ways(memory, "it was closed; open another memory on the same file")
+
+    asyncio.run(story())
+
+
+def test_closing_finishes_what_was_accepted_and_refuses_what_comes_later(file: Path) -> None:
+    async def story() -> None:
+        memory = SqliteMemory(file)
+        reading = asyncio.create_task(memory.read(WHO, now=NOW))
+        writing = asyncio.create_task(memory.record(WHO, overflow(9000)))
+        await asyncio.sleep(0)
+        await memory.close()
+        await writing
+        with pytest.raises(MemoryTrouble, match="could not read: it was closed"):
+            await reading
+        async with using(SqliteMemory(file)) as again:
+            assert (await again.read(WHO, now=NOW)).evictions == (overflow(9000),)
+
+    asyncio.run(story())
