@@ -78,17 +78,19 @@ class HttpUpstream:
 
     Args:
         clock: keeps every bound.
-        transport: what carries a request; httpx's own pool by default, opened when it is first needed.
+        transport: what carries a request; httpx's own pool by default.
+
+    Raises:
+        ConfigurationError: the certificates that the environment names cannot be read.
     """
 
     def __init__(self, clock: Clock, transport: httpx.AsyncBaseTransport | None = None) -> None:
         self._clock = clock
-        self._transport = transport
+        self._transport = transport if transport is not None else _pool()
 
     async def close(self) -> None:
         """Let go of every connection."""
-        if self._transport is not None:
-            await self._transport.aclose()
+        await self._transport.aclose()
 
     async def __call__(
         self, target: Target, request: Request, *, without: frozenset[str], left: float | None
@@ -131,9 +133,6 @@ class HttpUpstream:
             return verdict
 
     async def _exchange(self, target: Target, request: httpx.Request) -> Answer | Verdict:
-        if self._transport is None:
-            # no cap on connections: how many calls run at once is the caller's to bound
-            self._transport = httpx.AsyncHTTPTransport(limits=httpx.Limits(max_connections=None))
         response = await self._transport.handle_async_request(request)
         try:
             success = response.is_success
@@ -162,6 +161,16 @@ class HttpUpstream:
         return classify(reply, now=self._clock.now())
 
 
+def _pool() -> httpx.AsyncBaseTransport:
+    try:
+        # no cap on connections: how many calls run at once is the caller's to bound
+        return httpx.AsyncHTTPTransport(limits=httpx.Limits(max_connections=None))
+    except OSError as error:
+        raise ConfigurationError(
+            f"the certificates that SSL_CERT_FILE or SSL_CERT_DIR names cannot be read: {error}"
+        ) from None
+
+
 def url(target: Target) -> httpx.URL:
     """Where a target is asked: its base URL and the format's path, not doubled, with `extra_query`."""
     base = httpx.URL(target.base_url)
@@ -175,13 +184,14 @@ async def _headers(target: Target, request: Request) -> tuple[dict[str, str], li
     headers = dict(ALWAYS_SENT)
     for name in target.forward_headers:
         value = request.headers.get(name.lower(), "")
-        if value and value.isascii() and value.isprintable() and name.lower() not in NEVER_FORWARDED:
+        if value and _sendable(value) and name.lower() not in NEVER_FORWARDED:
             headers[name.lower()] = value
     headers.update({name.lower(): value for name, value in target.extra_headers.items()})
     secrets = [*target.extra_headers.values(), *target.extra_query.values(), *_in_url(target)]
     name = target.auth_header.lower()
     if target.forward_auth:
         credential = request.headers.get(name, "").strip()
+        credential = credential if _sendable(credential) else ""
         secrets += [credential, credential.partition(" ")[2]]
     else:
         key = await credential_of(target)
@@ -219,12 +229,17 @@ def credential_from_environment(target: Target) -> str:
 def _usable(target: Target, key: object, origin: str) -> str:
     # a file or a shell often leaves a line's end
     key = key.strip() if isinstance(key, str) else ""
-    if len(key) < SHORTEST_SECRET or not (key.isascii() and key.isprintable()):
+    if len(key) < SHORTEST_SECRET or not _sendable(key):
         raise ConfigurationError(
             f"target {target.name!r}: {origin} gives no credential;"
             f" one has at least {SHORTEST_SECRET} printable ASCII characters"
         )
     return key
+
+
+def _sendable(value: str) -> bool:
+    """Whether a header can carry this."""
+    return value.isascii() and value.isprintable()
 
 
 def _in_url(target: Target) -> Iterator[str]:
@@ -236,11 +251,14 @@ async def _read(response: httpx.Response, most: int) -> tuple[bytes, bool]:
     """At most that many bytes of the body, and whether that is all of it."""
     parts: list[bytes] = []
     length = 0
-    async for part in response.aiter_bytes():
-        parts.append(part)
-        length += len(part)
-        if length > most:
-            return b"".join(parts)[:most], False
+    try:
+        async for part in response.aiter_bytes():
+            parts.append(part)
+            length += len(part)
+            if length > most:
+                return b"".join(parts)[:most], False
+    except httpx.DecodingError:
+        return b"", True  # it is not packed as its headers say: there is a status and nothing to read
     return b"".join(parts), True
 
 

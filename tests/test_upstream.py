@@ -292,6 +292,41 @@ def test_a_compressed_answer_is_bounded_after_it_is_unpacked() -> None:
     raw(serve, story)
 
 
+@pytest.mark.parametrize(("status", "reason"), [(200, "unavailable"), (503, "unavailable"), (401, None)])
+@pytest.mark.parametrize("encoding", ["gzip", "deflate"])
+def test_a_body_that_is_not_packed_as_its_headers_say_is_not_read(
+    encoding: str, status: int, reason: str | None
+) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await _request(reader)
+        writer.write(_response(status, b"this is not packed", f"content-encoding: {encoding}"))
+        await writer.drain()
+        writer.close()
+
+    async def story(base_url: str) -> None:
+        target = Target("a", base_url=base_url, max_retries=0)
+        with pytest.raises(TurnFailed) as failed:
+            async with Router(ladder=[target], memory=InMemory()) as router:
+                await router.turn(MESSAGES)
+        assert failed.value.record.probes[0].reason == reason
+        assert failed.value.record.probes[0].attempts[0].status == status
+
+    raw(serve, story)
+
+
+def test_certificates_that_cannot_be_read_are_told_when_the_router_is_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", "/nowhere/certificates.pem")
+    with pytest.raises(ConfigurationError, match="SSL_CERT_FILE"):
+        Router(ladder=[Target("a", base_url="https://a.example")], memory=InMemory())
+
+
+def test_a_callers_credential_that_no_header_can_carry_does_not_go_out() -> None:
+    (request,) = routed(headers={"authorization": "Bearer \u00fc"}, forward_auth=True).requests
+    assert "authorization" not in request.headers
+
+
 def test_a_refused_connection_is_unavailable_and_the_next_target_serves() -> None:
     async def story(upstream: LoopbackUpstream) -> None:
         closed = Target("a", base_url="http://127.0.0.1:9/v1?key=abc123abc123", max_retries=0)
