@@ -22,14 +22,19 @@ SHORTEST_SECRET: Final = 8
 
 _BLOCK: Final = RUN // 2
 _READ: Final = 3 * 1024
+_LONGEST_NAME: Final = 128
+_NAME: Final = re.compile(r"[\w.:/+=-]+", re.ASCII)
 _URL: Final = re.compile(r"\bhttps?://[^\s\"'<>\\]{1,2000}", re.IGNORECASE)
-_CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-"""What a terminal would act on, what reorders text, and halves of characters, which no file can keep."""
+_ESCAPED: Final = re.compile(r"\\u([0-9a-fA-F]{4})")
+_UNSEEN: Final = re.compile(
+    r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u206f\ud800-\udfff\ufeff]"
+)
+"""What a terminal would act on, what is not seen or reorders text, and halves of characters."""
 _SPACE: Final = re.compile(r"\s+")
 
 
 class Redactor:
-    """Cleans the messages of one upstream.
+    """Cleans what one upstream has said.
 
     Args:
         secrets: the credentials that may be echoed, as they are sent.
@@ -39,75 +44,83 @@ class Redactor:
     def __init__(self, secrets: Iterable[str], request: Mapping[str, Any]) -> None:
         self._secret = _pattern(tuple(sorted({s for s in secrets if len(s) >= SHORTEST_SECRET})))
         self._request = request
-        self._blocks: tuple[str, ...] | None = None
+        self._texts: tuple[str, ...] | None = None
 
     def clean(self, message: str) -> str:
         """The message without credentials, quotations of the request, control characters; at most 512."""
         if not message:
             return ""
-        # before the cut, which could leave half a credential
-        text = message if self._secret is None else self._secret.sub("[credential]", message)
-        text = text[:_READ]
+        # what is unseen goes first, since it can part a credential; credentials go before any cut
+        text = _UNSEEN.sub("", _ESCAPED.sub(lambda found: chr(int(found[1], 16)), message))
+        if self._secret is not None:
+            text = self._secret.sub("[credential]", text)
+        text = _SPACE.sub(" ", text)[:_READ]
         text = _URL.sub(lambda found: safe_url(found.group()), text)
-        text = _SPACE.sub(" ", _CONTROL.sub("", self._without_quotations(text))).strip()
-        return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+        return _cut(self._without_quotations(text).strip(), LONGEST)
+
+    def name(self, text: str) -> str:
+        """An identifier of the upstream's, such as its id of the request; empty if it is none, or quotes."""
+        if len(text) > _LONGEST_NAME or not _NAME.fullmatch(text):
+            return ""
+        if self._secret is not None and self._secret.search(text):
+            return ""
+        sent = msgspec.json.encode(self._request) if len(text) >= RUN else b""
+        quotes = (text[at : at + _BLOCK].encode() in sent for at in range(0, len(text) - _BLOCK + 1, _BLOCK))
+        return "" if sent and any(quotes) else text
 
     def verdict(self, verdict: Verdict) -> Verdict:
         """The verdict with every text of the upstream's cleaned."""
         return msgspec.structs.replace(
             verdict,
             message=self.clean(verdict.message),
-            code=self.clean(verdict.code),
-            param=self.clean(verdict.param),
-            request_id=self.clean(verdict.request_id),
+            code=_cut(self.clean(verdict.code), _LONGEST_NAME),
+            param=_cut(self.clean(verdict.param), _LONGEST_NAME),
+            request_id=self.name(verdict.request_id),
         )
 
     def _without_quotations(self, text: str) -> str:
-        """Replace every run of `RUN` characters or more that also stands in the request.
+        """Replace every run of `RUN` characters or more that also stands in the request."""
+        quoted = self._quoted(text)
+        parts, place, first = [], 0, -1
+        for at in range(len(text) - RUN + 1):
+            if text[at : at + RUN] not in quoted:
+                continue
+            if first < 0 or at > place:
+                parts += [text[place:at], "[request text]"]
+            first, place = at, at + RUN
+        return "".join([*parts, text[place:]])
 
-        Such a run covers a whole block of the request, cut every `_BLOCK` characters. So
-        one look at each block finds all candidates, whatever the length of the request.
+    def _quoted(self, text: str) -> set[str]:
+        """The runs of exactly `RUN` characters that text and request share.
+
+        Each covers a whole block of the request, cut every `_BLOCK` characters. So one look
+        at each block finds where to look closer, and the cost grows with the request alone,
+        whatever it holds.
         """
         if len(text) < RUN:
-            return text
-        grams: dict[str, list[int]] = {}
-        for place in range(len(text) - _BLOCK + 1):
-            grams.setdefault(text[place : place + _BLOCK], []).append(place)
-        quoted = bytearray(len(text))
-        for source in self._texts():
-            for start in range(0, len(source) - _BLOCK + 1, _BLOCK):
-                for place in grams.get(source[start : start + _BLOCK], ()):
-                    if not quoted[place]:
-                        first, end = _extent(text, place, source, start)
-                        if end - first >= RUN:
-                            quoted[first:end] = b"\x01" * (end - first)
-        return _replaced(text, quoted)
+            return set()
+        blocks = {text[at : at + _BLOCK] for at in range(len(text) - _BLOCK + 1)}
+        runs = {text[at : at + RUN] for at in range(len(text) - RUN + 1)}
+        around: set[str] = set()
+        for source in self._sources():
+            for at in range(0, len(source) - _BLOCK + 1, _BLOCK):
+                if source[at : at + _BLOCK] in blocks:
+                    around.add(source[max(0, at - _BLOCK) : at + RUN])
+        return {
+            run
+            for near in around
+            for at in range(len(near) - RUN + 1)
+            if (run := near[at : at + RUN]) in runs
+        }
 
-    def _texts(self) -> tuple[str, ...]:
-        if self._blocks is None:
-            self._blocks = tuple(_quotable(self._request))
-        return self._blocks
-
-
-def _extent(text: str, place: int, source: str, start: int) -> tuple[int, int]:
-    """How far text and source agree around a block that they share."""
-    first, end = place, place + _BLOCK
-    before, after = start - 1, start + _BLOCK
-    while first > 0 and before >= 0 and text[first - 1] == source[before]:
-        first, before = first - 1, before - 1
-    while end < len(text) and after < len(source) and text[end] == source[after]:
-        end, after = end + 1, after + 1
-    return first, end
+    def _sources(self) -> tuple[str, ...]:
+        if self._texts is None:
+            self._texts = tuple(_SPACE.sub(" ", text) for text in _quotable(self._request))
+        return self._texts
 
 
-def _replaced(text: str, quoted: bytearray) -> str:
-    parts, place = [], 0
-    while (first := quoted.find(1, place)) >= 0:
-        end = quoted.find(0, first)
-        end = len(text) if end < 0 else end
-        parts += [text[place:first], "[request text]"]
-        place = end
-    return "".join([*parts, text[place:]])
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def _quotable(request: Mapping[str, Any]) -> Iterator[str]:
@@ -139,8 +152,9 @@ def _pattern(secrets: tuple[str, ...]) -> re.Pattern[str] | None:
 
 
 def _escaped(secret: str) -> str:
-    # the encoded forms first: the character itself may be what an encoded form begins with
-    return "".join(f"(?:\\\\u{ord(char):04x}|{_percent(char)}|\\\\?{re.escape(char)})" for char in secret)
+    # The encoded form first: the character itself may be what it begins with. A line may have been
+    # folded anywhere, and text that was quoted twice has several backslashes.
+    return r"\s?".join(rf"(?:{_percent(char)}|\\{{0,4}}{re.escape(char)})" for char in secret)
 
 
 def _percent(char: str) -> str:

@@ -91,6 +91,77 @@ def test_a_long_message_is_cut_after_it_was_cleaned() -> None:
     assert KEY[:6] not in cleaned
 
 
+@pytest.mark.parametrize("parted", ["\r", "\x00", "\x7f", "\u202a", "\u200b", "\ufeff", "\n", " "], ids=ascii)
+def test_what_is_unseen_or_a_fold_of_a_line_does_not_hide_a_credential(parted: str) -> None:
+    cleaned = Redactor([KEY], {}).clean(f"key {KEY[:9]}{parted}{KEY[9:]} refused")
+    assert cleaned == "key [credential] refused"
+
+
+def test_a_credential_that_was_quoted_twice_is_found() -> None:
+    assert Redactor([KEY], {}).clean(json.dumps(json.dumps(f"key {KEY} bad"))).count("[credential]") == 1
+
+
+@pytest.mark.parametrize(
+    "quoted",
+    [
+        "\n  ".join(PROMPT.split()),
+        PROMPT.replace(" ", "  "),
+        json.dumps(PROMPT),
+        json.dumps(json.dumps(PROMPT)),
+    ],
+    ids=["folded", "spaced", "as JSON", "as JSON, twice"],
+)
+def test_a_quotation_is_found_however_its_white_space_and_escapes_have_come_out(quoted: str) -> None:
+    cleaned = Redactor([], BODY).clean(f"flagged: {quoted}")
+    assert "Quill" not in cleaned
+    assert "landlord" not in cleaned
+
+
+def test_a_long_credential_in_a_code_is_found_before_anything_is_cut() -> None:
+    key = "sk-proj-" + "aB3-" * 60
+    verdict = Verdict(kind=ErrorKind.AUTH, evidence=Evidence("x"), code=key, param=f"p.{key}")
+    cleaned = Redactor([key], {}).verdict(verdict)
+    assert (cleaned.code, cleaned.param) == ("[credential]", "p.[credential]")
+    long = Verdict(kind=ErrorKind.AUTH, evidence=Evidence("x"), code="c" * 300)
+    assert len(Redactor([], {}).verdict(long).code) == 128
+
+
+@pytest.mark.parametrize(
+    ("sent", "kept"),
+    [
+        ("req_0123-abc.DEF:7/8", "req_0123-abc.DEF:7/8"),
+        ("two words", ""),
+        ("x" * 129, ""),
+        (KEY, ""),
+        (f"id-{'sk-live-0123456789'}", ""),
+        ("once-upon-a-midnight-dreary-while-i", ""),
+        ("midnight-dreary", "midnight-dreary"),
+        ("", ""),
+    ],
+    ids=[
+        "plain",
+        "no id",
+        "too long",
+        "no id either",
+        "a credential",
+        "a quotation",
+        "too short for one",
+        "none",
+    ],
+)
+def test_an_upstreams_id_is_kept_only_if_it_is_nothing_else(sent: str, kept: str) -> None:
+    body = {"messages": [{"content": "once-upon-a-midnight-dreary-while-i-pondered-weak-and-weary"}]}
+    assert Redactor([KEY, "sk-live-0123456789"], body).name(sent) == kept
+
+
+def test_the_cost_grows_with_the_request_and_not_with_what_it_holds() -> None:
+    """The places that are looked at closely are as few for a request that repeats itself for ever."""
+    request = {"m": ("A" * 13 + "B" * 10 + "C") * 40_000}
+    redactor = Redactor([], request)
+    assert redactor.clean("A" * 3000) == "A" * (LONGEST - 1) + "…"
+    assert redactor.clean(request["m"][:3000]) == "[request text]"
+
+
 def test_every_text_of_a_verdict_is_cleaned() -> None:
     verdict = Verdict(
         kind=ErrorKind.AUTH, evidence=Evidence("x"), message=KEY, code=KEY, param=KEY, request_id=KEY

@@ -12,7 +12,7 @@ from turnout.engine.classify import codes, nouns, statuses, wordings
 from turnout.engine.classify.codes import Meaning
 from turnout.engine.classify.reply import Reply
 from turnout.engine.classify.retry_after import retry_after
-from turnout.engine.classify.unwrap import MAX_MESSAGE, Finding, findings
+from turnout.engine.classify.unwrap import Finding, findings
 from turnout.engine.classify.verdict import UNRECOGNISED, Evidence, Verdict
 from turnout.engine.classify.wordings import Wording
 from turnout.machines.vocabulary import ErrorKind as Kind
@@ -76,7 +76,7 @@ def unreadable(status: int, why: str) -> Verdict:
         kind=Kind.UNAVAILABLE,
         evidence=Evidence("unreadable", "body"),
         status=status,
-        message=why[:MAX_MESSAGE],
+        message=why,
     )
 
 

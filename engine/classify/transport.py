@@ -8,7 +8,6 @@ import ssl
 from collections.abc import Iterator
 from typing import Final
 
-from turnout.engine.classify.unwrap import MAX_MESSAGE
 from turnout.engine.classify.verdict import Evidence, Verdict
 from turnout.machines.vocabulary import ErrorKind as Kind
 
@@ -82,7 +81,7 @@ def transport_failure(error: BaseException) -> Verdict | None:
     return Verdict(
         kind=Kind.UNAVAILABLE,
         evidence=_TIMEOUT if timed_out else _TRANSPORT,
-        message=f"{type(error).__name__}: {error}".removesuffix(": ")[:MAX_MESSAGE],
+        message=f"{type(error).__name__}: {error}".removesuffix(": "),
         retryable=not timed_out,
         timed_out=timed_out,
     )

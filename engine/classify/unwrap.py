@@ -21,8 +21,6 @@ MAX_BODY: Final = 65_536
 MAX_STEPS: Final = 8
 """Four wrappers deep, each of them an object and the field that holds the next."""
 MAX_FINDINGS: Final = 16
-MAX_CODE: Final = 128
-MAX_MESSAGE: Final = 3072
 
 _MESSAGES: Final = ("message", "msg", "error_message", "errorMessage", "status_msg", "description")
 _CODES: Final = ("code", "error_code", "errorCode", "status_code", "http_status_code")
@@ -170,19 +168,19 @@ def _json(text: str) -> Any:
 
 
 def _clean(text: str) -> str:
-    """Trimmed, bounded, and without the lone surrogates that JSON can spell and UTF-8 cannot."""
-    text = text.strip()
-    if len(text) > MAX_MESSAGE:
-        text = text[: MAX_MESSAGE - 1024] + text[-1024:]
-    return text.encode("utf-8", "replace").decode()
+    """Trimmed, and without the lone surrogates that JSON can spell and UTF-8 cannot.
+
+    Nothing is cut: half a credential could not be recognised any more.
+    """
+    return text.strip().encode("utf-8", "replace").decode()
 
 
 def _name(value: object) -> str:
-    return _clean(value)[:MAX_CODE] if isinstance(value, str) else ""
+    return _clean(value) if isinstance(value, str) else ""
 
 
 def _code(value: object) -> str:
-    return str(value)[:MAX_CODE] if type(value) in (int, float) else _name(value)
+    return str(value) if type(value) in (int, float) else _name(value)
 
 
 def _param(value: object) -> str:
