@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from copy import deepcopy
 from typing import Any, Protocol
 
-from turnout.engine.classify import too_slow, transport_failure
+import msgspec
+
+from turnout.engine.classify import carries_error, classify, too_slow, transport_failure, unreadable
+from turnout.engine.classify.reply import Reply
 from turnout.engine.classify.verdict import UNRECOGNISED, Evidence, Verdict
 from turnout.engine.clock import Clock
 from turnout.engine.errors import ClientError, TurnBroken
@@ -35,41 +40,61 @@ class CallUpstream:
         """Nothing is kept: the client is the embedder's."""
 
     async def __call__(
-        self, target: Target, request: Request, *, without: frozenset[str], left: float | None
+        self, target: Target, request: Request, *, without: frozenset[str], fresh: bool, left: float | None
     ) -> Answer | Verdict:
         """Ask once. What is neither a ClientError nor a failure of transport is raised on."""
-        body = openai_chat.outgoing(request.body, target, without)
+        # a copy: what the client does to it is nobody else's business
+        body = deepcopy(openai_chat.outgoing(request.body, target, without))
         own = own_bound(target.timeout_secs, left)
         scope = self._clock.timeout(own)
         try:
             async with scope:
                 answer = await self._call(target, body, timeout=left if own is None else own)
-        except ClientError as error:
-            verdict = _told(error)
         except Exception as error:
-            read = too_slow(own) if scope.expired() else transport_failure(error)
-            if read is None:
+            if scope.expired():
+                verdict: Verdict | None = too_slow(own)
+            else:
+                verdict = _told(error) if isinstance(error, ClientError) else transport_failure(error)
+            if verdict is None:
                 raise
-            verdict = read
         else:
             if not isinstance(answer, Mapping):
                 raise TurnBroken(
                     f"call= returned {type(answer).__name__} for target {target.name!r}, not a body"
                 )
-            return Answer(answer, usage=openai_chat.usage(answer))
+            if (verdict := self._refusal(target, answer)) is None:
+                return Answer(answer, usage=openai_chat.usage(answer))
         return Redactor((), request.body).verdict(verdict)
+
+    def _refusal(self, target: Target, answer: Mapping[str, Any]) -> Verdict | None:
+        """How a body that is no complete answer is read, as over HTTP."""
+        body = dict(answer)
+        encoded = msgspec.json.encode(body) if body.get("error") or not openai_chat.is_answer(body) else b""
+        if carries_error(encoded):
+            return classify(Reply(status=200, body=encoded, format=target.format), now=self._clock.now())
+        return unreadable(200, "this is no complete answer") if encoded else None
 
 
 def _told(error: ClientError) -> Verdict:
-    """What the client says of its error. A kind that does not exist is an error that nobody recognised."""
+    """What the client says of its error, as far as it makes sense.
+
+    A kind that does not exist is an error that nobody recognised.
+    """
     known = error.kind in set(ErrorKind)
     kind = ErrorKind(error.kind) if known else ErrorKind.CALLER_ERROR
+    features = (error.features,) if isinstance(error.features, str) else error.features or ()
     return Verdict(
         kind=kind,
         evidence=Evidence("client_error" if known else UNRECOGNISED, "kind"),
-        status=error.status,
-        features=tuple(sorted(error.features)),
-        message=error.message,
+        status=error.status if type(error.status) is int else None,
+        features=tuple(sorted(map(str, features))),
+        message=str(error.message or ""),
         retryable=kind is ErrorKind.UNAVAILABLE,
-        retry_after=error.retry_after,
+        retry_after=_seconds(error.retry_after),
     )
+
+
+def _seconds(value: object) -> float | None:
+    if isinstance(value, int | float) and math.isfinite(value) and value >= 0:
+        return float(value)
+    return None

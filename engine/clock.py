@@ -54,6 +54,26 @@ class SystemClock:
         return asyncio.timeout(secs)
 
 
+class Wanted:
+    """Whether the running task is still wanted: that it was cancelled since this was made.
+
+    Code of an embedder may swallow a cancellation, or raise one that nobody asked for; the
+    task itself knows.
+    """
+
+    def __init__(self) -> None:
+        self._task = asyncio.current_task()
+        self._before = self._task.cancelling() if self._task else 0
+
+    def __bool__(self) -> bool:
+        return self._task is None or self._task.cancelling() <= self._before
+
+    def check(self) -> None:
+        """Raises asyncio.CancelledError if the task is no longer wanted."""
+        if not self:
+            raise asyncio.CancelledError
+
+
 class Standstill(TurnoutError):
     """Virtual time cannot go on: every task waits for something that no timer will bring."""
 

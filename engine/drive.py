@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from turnout.engine.audit import AttemptRecord, AuditRecord
 from turnout.engine.classify.verdict import Verdict
-from turnout.engine.clock import Clock
+from turnout.engine.clock import Clock, Wanted
 from turnout.engine.context import EMPTY, SessionContext
 from turnout.engine.errors import (
     DeadlineExceeded,
@@ -43,7 +43,7 @@ class Surroundings:
     clock: Clock
     jitter: Callable[[], float]
     new_id: Callable[[], str]
-    later: Callable[[Coroutine[Any, Any, None]], None]
+    later: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
     """Runs what a caller who has gone does not wait for; closing the router does."""
     on_record: Sink | None
 
@@ -60,6 +60,7 @@ class Drive:
         self._memory = memory
         self._around = around
         self._clock = around.clock
+        self._wanted = Wanted()
         self._id = around.new_id()
         self._started = self._clock.now()
         self._began = self._clock.monotonic()
@@ -77,13 +78,14 @@ class Drive:
         """
         try:
             outcome = await self._within_deadline()
-        except asyncio.CancelledError:
-            self._interrupt("cancelled")
+        except BaseException as gone:
+            self._interrupt("cancelled" if isinstance(gone, asyncio.CancelledError) else "broken")
             self._leave_record(None)
-            self._around.later(self._keep_books())
+            if isinstance(gone, asyncio.CancelledError):
+                self._around.later(self._keep_books())
             raise
         try:
-            await self._keep_books()
+            await self._keep_books_whatever_happens()
         finally:
             record = self._leave_record(outcome)
         if isinstance(outcome, Answer):
@@ -97,16 +99,23 @@ class Drive:
         try:
             async with scope:
                 return await self._until_ended(deadline)
+        except asyncio.CancelledError as error:
+            if not self._wanted:
+                raise
+            return self._broken(error)  # nobody has cancelled the turn: something within it was
         except Exception as error:  # noqa: BLE001 - whatever it is, the turn ends and says so
-            if scope.expired() and isinstance(error, TimeoutError):
-                self._interrupt("expired")
-                return DeadlineExceeded(
-                    f"route {self._route.id!r}: the turn's deadline of {bound:g} s has passed"
-                )
-            self._interrupt("broken")
-            broken = TurnBroken(f"route {self._route.id!r}: {type(error).__name__}: {error}")
-            broken.__cause__ = error
-            return broken
+            if not (scope.expired() and isinstance(error, TimeoutError)):
+                return self._broken(error)
+            self._interrupt("expired")
+            return DeadlineExceeded(
+                f"route {self._route.id!r}: the turn's deadline of {bound:g} s has passed"
+            )
+
+    def _broken(self, error: BaseException) -> TurnBroken:
+        self._interrupt("broken")
+        broken = TurnBroken(f"route {self._route.id!r}: {type(error).__name__}: {error}")
+        broken.__cause__ = error
+        return broken
 
     async def _until_ended(self, deadline: float | None) -> Answer | Failure:
         if context := await self._memory.read():
@@ -121,7 +130,9 @@ class Drive:
             if turn.eviction is not None:
                 await self._memory.record(turn.eviction)
             if not turn.ended:
-                turn.advance(await self._memory.read() if turn.may_go_on else None)
+                again = await self._memory.read() if turn.may_go_on else None
+                self._wanted.check()
+                turn.advance(again)
             if turn.ended:
                 return outcome if isinstance(outcome, Answer) else _error(probe, outcome)
 
@@ -150,6 +161,13 @@ class Drive:
 
     async def _keep_books(self) -> None:
         await self._memory.keep_books(self._turn.restored, final=self._asking.caller.final)
+
+    async def _keep_books_whatever_happens(self) -> None:
+        """A caller who leaves now takes no removal along."""
+        if not (self._turn.restored or self._asking.caller.final):
+            await self._keep_books()
+            return
+        await asyncio.shield(self._around.later(self._keep_books()))
 
     def _leave_record(self, outcome: Answer | Failure | None) -> AuditRecord:
         failure = outcome if isinstance(outcome, TurnoutError) else None

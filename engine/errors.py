@@ -166,6 +166,8 @@ def surface(error: TurnoutError) -> Surface:
         return _upstream_surface(error.verdict)
     if isinstance(error, DeadlineExceeded):
         return TIMEOUT
+    if isinstance(error, TurnBroken) and isinstance(error.__cause__, ConfigurationError):
+        return MISCONFIGURED
     return REFUSED.get(type(error), ANYTHING_ELSE) if isinstance(error, RequestRefused) else ANYTHING_ELSE
 
 

@@ -82,6 +82,7 @@ def identify(
         subagent = bool(agent) or _is_subagent(headers)
     agent = (agent or _first(headers, AGENT)) if subagent else ""
     remembered = bool(session) and (bool(agent) or not subagent)
+    namespace, session, agent = map(_writable, (namespace, session, agent))
     caller = Caller(
         namespace,
         session,
@@ -91,7 +92,7 @@ def identify(
         remembered,
     )
     identity = Identity(namespace, session, agent) if remembered else None
-    return Asking(caller, identity, request_id or _first(headers, REQUEST))
+    return Asking(caller, identity, _writable(request_id or _first(headers, REQUEST)))
 
 
 def _is_subagent(headers: Mapping[str, str]) -> bool:
@@ -113,10 +114,15 @@ def _value(headers: Mapping[str, str], name: str) -> str:
         return value
     try:
         metadata = msgspec.json.decode(value)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError, UnicodeError):
         return ""
     inner = metadata.get(key) if isinstance(metadata, dict) else None
     return inner if isinstance(inner, str) else ""
+
+
+def _writable(id: str) -> str:
+    """The id with its halves of characters escaped, which no file can keep. Other ids stay as they are."""
+    return id if id.isascii() else id.encode("utf-8", "backslashreplace").decode()
 
 
 def _truth(value: str) -> bool | None:

@@ -13,6 +13,7 @@ from typing import Final
 
 from turnout.engine.classify.verdict import UNRECOGNISED, Verdict
 from turnout.engine.errors import ConfigurationError
+from turnout.engine.printable import named
 from turnout.machines.vocabulary import ErrorKind as Kind
 from turnout.machines.vocabulary import RoutingFallbackReason as Reason
 
@@ -107,7 +108,7 @@ class Policy:
         """The reasons that this policy evicts for: a route honours no eviction for another."""
 
     @classmethod
-    def of_table(cls, table: Mapping[str, Action]) -> Policy:
+    def of_table(cls, table: Mapping[str, str]) -> Policy:
         """A policy from a whole table, as records hold one.
 
         Raises:
@@ -115,7 +116,7 @@ class Policy:
         """
         policy = cls.__new__(cls)
         try:
-            policy._set(table)
+            policy._set({case: Action(action) for case, action in table.items()})
         except KeyError as case:
             raise ConfigurationError(
                 f"policy: {case} cannot evict: it says nothing of the next turn"
@@ -154,7 +155,7 @@ def mistakes(on: Mapping[str, object]) -> list[tuple[str, str]]:
                 (key, f"is no kind of error that a policy can change; there are {', '.join(ALLOWED)}")
             )
         elif value not in ALLOWED[key]:
-            wrong.append((key, f"is {value!r}; give one of {', '.join(ALLOWED[key])}"))
+            wrong.append((key, f"is {named(value)}; give one of {', '.join(ALLOWED[key])}"))
     return wrong
 
 

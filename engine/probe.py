@@ -15,10 +15,10 @@ from msgspec import Struct
 
 from turnout.engine.audit import AttemptRecord
 from turnout.engine.classify.verdict import Verdict
-from turnout.engine.clock import Clock
+from turnout.engine.clock import Clock, Wanted
 from turnout.engine.targets import Target, usable
 from turnout.machines import probe as probe_machine
-from turnout.machines.stepping import StepMachine
+from turnout.machines.stepping import StepMachine, StepRefused
 from turnout.machines.vocabulary import ErrorKind, ProbeState
 
 FIRST_BACKOFF: Final = 0.25
@@ -50,12 +50,13 @@ class Attempt(Protocol):
     """Makes one attempt. Raises only for what is not the target's doing."""
 
     async def __call__(
-        self, target: Target, request: Request, *, without: frozenset[str], left: float | None
+        self, target: Target, request: Request, *, without: frozenset[str], fresh: bool, left: float | None
     ) -> Answer | Verdict:
         """Ask once.
 
         Args:
             without: the injected keys that have to stay out of the body.
+            fresh: use no connection that was kept.
             left: seconds until the turn's deadline, which is kept by the caller.
         """
         ...
@@ -75,6 +76,7 @@ class Probe:
         "_left",
         "_machine",
         "attempts",
+        "fresh",
         "injected",
         "retries",
         "state",
@@ -101,6 +103,8 @@ class Probe:
         """How the last attempt was read; None if it was answered."""
         self.wait = 0.0
         """Seconds to wait before the next attempt."""
+        self.fresh = False
+        """Whether a kept connection has failed, so that the next attempt needs a fresh one."""
         self.stripped: frozenset[str] = frozenset()
         """The injected keys that were taken out."""
         self.injected = injected
@@ -110,6 +114,7 @@ class Probe:
 
     def answered(self) -> None:
         """The last attempt brought a complete answer."""
+        self._check_sending()
         self.verdict = None
         self._machine.step(self, "answered")
 
@@ -120,12 +125,15 @@ class Probe:
             verdict: how it was read.
             left: seconds until the turn's deadline.
         """
+        self._check_sending()
         self.verdict = verdict
         self._left = left
         self.wait = self._next_wait(verdict)
         self._machine.step(self, "refused")
         if self.state == ProbeState.CORRECTING:
             self.wait, self.stripped = 0.0, self.injected
+        elif self.state == ProbeState.WAITING and self._is_free(verdict):
+            self.fresh = True
         elif self.state == ProbeState.WAITING:
             self.retries += 1
 
@@ -154,14 +162,24 @@ class Probe:
     def may_retry(self) -> bool:
         """A guard: the refusal may pass, and budget, cap and deadline allow the wait."""
         verdict = self.verdict
+        if verdict is None or verdict.kind is not ErrorKind.UNAVAILABLE:
+            return False
         return (
-            verdict is not None
-            and verdict.kind is ErrorKind.UNAVAILABLE
-            and (self.target.retry_timeouts if verdict.timed_out else verdict.retryable)
-            and self.retries < self.target.max_retries
+            (self.target.retry_timeouts if verdict.timed_out else verdict.retryable)
+            and (self.retries < self.target.max_retries or self._is_free(verdict))
             and self.wait <= self.target.max_retry_after_secs
             and (self._left is None or self.wait < self._left)
         )
+
+    def _check_sending(self) -> None:
+        if self.state != ProbeState.SENDING:
+            raise StepRefused(
+                f"target {self.target.name!r} was not asked anything: its probe is {self.state}"
+            )
+
+    def _is_free(self, verdict: Verdict) -> bool:
+        """Whether another try costs nothing of the budget: a kept connection broke, for the first time."""
+        return verdict.stale and not self.fresh
 
     def _injection_refused(self) -> bool:
         """A parameter reject that names an injected key, or none at all."""
@@ -173,6 +191,8 @@ class Probe:
         return not named or named in {key.lower() for key in self.injected}
 
     def _next_wait(self, verdict: Verdict) -> float:
+        if self._is_free(verdict):
+            return 0.0
         if verdict.retry_after is not None:
             return verdict.retry_after
         backoff: float = min(FIRST_BACKOFF * 2**self.retries, LONGEST_BACKOFF)
@@ -206,8 +226,16 @@ async def _attempt(
     probe: Probe, request: Request, attempt: Attempt, clock: Clock, deadline: float | None
 ) -> Answer | Verdict:
     sent, outcome = clock.monotonic(), None
+    wanted = Wanted()
     try:
-        outcome = await attempt(probe.target, request, without=probe.stripped, left=_left(clock, deadline))
+        outcome = await attempt(
+            probe.target,
+            request,
+            without=probe.stripped,
+            fresh=probe.fresh,
+            left=_left(clock, deadline),
+        )
+        wanted.check()
         return outcome
     finally:
         took = clock.monotonic() - sent

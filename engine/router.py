@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 import random
 import time
@@ -107,6 +108,8 @@ class Router:
         self._upstream = (
             HttpUpstream(self._clock, transport) if call is None else CallUpstream(call, self._clock)
         )
+        if _is_async(on_record):
+            raise ConfigurationError("on_record is async and would never be awaited; give a plain callable")
         self._around = Surroundings(
             attempt=self._upstream,
             clock=self._clock,
@@ -117,6 +120,7 @@ class Router:
         )
         self._life = _Life()
         self._background: set[asyncio.Task[None]] = set()
+        self._closing: asyncio.Task[None] | None = None
 
     @classmethod
     def from_toml(cls, path: str | os.PathLike[str], **arguments: Any) -> Self:
@@ -183,15 +187,17 @@ class Router:
         """
         chosen = self._route(route)
         _check_body(body)
-        lowered = {name.lower(): value for name, value in (headers or {}).items()}
+        if size is not None and (type(size) is not int or size < 0):
+            raise InvalidBody(f"size is {size!r}; give a whole number of tokens, or leave it out")
+        lowered = {name.lower(): value for name, value in (headers or {}).items() if isinstance(value, str)}
         asking = identify(
             lowered,
             namespace=self._namespace,
-            session=session,
-            agent=agent,
+            session=_id(session),
+            agent=_id(agent),
             subagent=subagent,
             final=final,
-            request_id=request_id,
+            request_id=_id(request_id),
         )
         with self._life.turn():
             memory = BoundedMemory(
@@ -227,8 +233,9 @@ class Router:
             MemoryTrouble: the memory could not be written.
         """
         with self._life.turn():
+            fingerprints = self._fingerprints(target)
             if session is None:
-                for fingerprint in self._fingerprints(target):
+                for fingerprint in fingerprints:
                     await self._memory.restore_everywhere(self._namespace, target, fingerprint)
                 return ()
             identity, now = Identity(self._namespace, session, agent), self._clock.now()
@@ -238,13 +245,20 @@ class Router:
 
     async def close(self) -> None:
         """Wait for the turns in flight, then refuse further ones, and close connections and memory."""
-        if not self._life.close():
-            return
+        self._life.close()
+        if self._closing is None:
+            self._closing = asyncio.get_running_loop().create_task(self._close())
+        # whoever waits no longer does not stop it, and whoever comes later waits for the same
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
         await self._life.idle()
         if self._background:
             await asyncio.wait(self._background)
-        await self._upstream.close()
-        await self._memory.close()
+        try:
+            await self._upstream.close()
+        finally:
+            await self._memory.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -271,10 +285,11 @@ class Router:
             return found
         raise ConfigurationError(f"no route has a target {target!r}; evictions of it count nowhere")
 
-    def _later(self, doing: Coroutine[Any, Any, None]) -> None:
+    def _later(self, doing: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(doing)
         self._background.add(task)
         task.add_done_callback(self._background.discard)
+        return task
 
 
 class _Life:
@@ -314,10 +329,9 @@ class _Life:
         if not self._in_flight and self._idle is not None:
             self._idle.set()
 
-    def close(self) -> bool:
-        """Refuse further turns. False: it was closed before."""
-        before, self._closed = self._closed, True
-        return not before
+    def close(self) -> None:
+        """Refuse further turns."""
+        self._closed = True
 
     async def idle(self) -> None:
         """Wait until no turn is in flight."""
@@ -352,13 +366,22 @@ def _check_body(body: object) -> None:
     if not isinstance(body, Mapping):
         raise InvalidBody(f"the body is {type(body).__name__}; give a JSON object")
     try:
-        msgspec.json.encode(body)
+        msgspec.json.encode(dict(body))
     except (TypeError, ValueError, RecursionError, UnicodeError) as error:
         raise InvalidBody(f"the body is no JSON: {error}") from None
     if body.get("stream"):
         raise InvalidBody("the body asks for a stream, which turn() does not give; leave `stream` out")
 
 
+def _id(given: object) -> str | None:
+    """An id as text: many services have UUIDs or numbers for theirs."""
+    return None if given is None else str(given)
+
+
+def _is_async(sink: object) -> bool:
+    return any(map(inspect.iscoroutinefunction, (sink, getattr(sink, "__call__", None))))  # noqa: B004
+
+
 def _time_ordered_id() -> str:
-    """A name that sorts by the time it was given: 12 digits of milliseconds, then 20 of chance."""
-    return f"{time.time_ns() // 1_000_000:012x}{random.getrandbits(80):020x}"
+    """A name that sorts by the time it was given: 16 digits of nanoseconds, then 16 of chance."""
+    return f"{time.time_ns():016x}{random.getrandbits(64):016x}"

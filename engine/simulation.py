@@ -219,7 +219,7 @@ class _Play:
         # what the client adds is in the request already, or was taken out of it
         plain = replace(target, extra_body={})
         asked = Request(request, {})
-        outcome = await upstream(plain, asked, without=frozenset(), left=timeout)
+        outcome = await upstream(plain, asked, without=frozenset(), fresh=False, left=timeout)
         if not isinstance(outcome, Verdict):
             return outcome.body
         raise ClientError(

@@ -20,10 +20,16 @@ class JsonLines:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
+        self._torn = False
 
     def __call__(self, record: AuditRecord) -> None:
+        # what a full disk has cut off must not spoil the line that comes after it
+        line = b"\n" * self._torn + encode(record) + b"\n"
         file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         try:
-            os.write(file, encode(record) + b"\n")
+            self._torn = True
+            while line:
+                line = line[os.write(file, line) :]
+            self._torn = False
         finally:
             os.close(file)

@@ -85,12 +85,25 @@ class Target(Client):
             raise ConfigurationError(
                 f"target {self.name!r}: a name is 1 to 64 of the characters A-Z a-z 0-9 . _ / : -"
             )
+        if self.base_url and not _is_address(self.base_url):
+            raise ConfigurationError(
+                f"target {self.name!r}: its base_url is no address; give one like https://api.example.com/v1"
+            )
         if "@" in urlsplit(self.base_url).netloc:
             raise ConfigurationError(
                 f"target {self.name!r}: its base_url holds a credential; give it by api_key_env"
             )
         if not 0 <= self.max_retries <= 10:
             raise ConfigurationError(f"target {self.name!r}: max_retries is {self.max_retries}; give 0 to 10")
+        if self.max_body_bytes < 1:
+            raise ConfigurationError(
+                f"target {self.name!r}: max_body_bytes is {self.max_body_bytes}; give 1 or more"
+            )
+        if unsendable := [n for n, value in self.extra_headers.items() if not sendable(value)]:
+            raise ConfigurationError(
+                f"target {self.name!r}: extra_headers: {', '.join(unsendable)}: no header can carry that;"
+                " give printable ASCII"
+            )
         if self.forward_auth and (self.api_key or self.api_key_env):
             raise ConfigurationError(
                 f"target {self.name!r}: forward_auth sends the caller's credential, api_key ours; keep one"
@@ -114,6 +127,19 @@ class Target(Client):
 
     def __repr__(self) -> str:
         return f"Target({self.name!r}, model={self.model_id!r}, base_url={safe_url(self.base_url)!r})"
+
+
+def sendable(value: str) -> bool:
+    """Whether an HTTP header can carry this value."""
+    return value.isascii() and value.isprintable()
+
+
+def _is_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        return False
 
 
 def usable(bound: float | None) -> float | None:

@@ -51,6 +51,7 @@ _PROBING: Final = TurnState.PROBING
 _CLASSIFIED: Final = TurnState.CLASSIFIED
 _EVICTED: Final = TurnState.EVICTED
 _SERVED: Final = TurnState.SERVED
+_BETWEEN: Final = (_EVICTED, TurnState.SKIPPED)
 _ENDS: Final = (_SERVED, TurnState.FAILED)
 _CONTEXT_WINDOW: Final = Reason.CONTEXT_WINDOW
 _UNTOLD: Final = Feature.OTHER.value
@@ -194,9 +195,9 @@ class Turn:
             at: now, in seconds since 1970; kept with an eviction.
         """
         target = self.target
+        reason = None if verdict is None else self._policy.reason(verdict)
         self._step("probed")
         self._asked.add(target.name)
-        reason = None if verdict is None else self._policy.reason(verdict)
         self._probes.append(
             ProbeRecord(target.name, attempts, verdict, reason, verdict is None, self._last_resort, at)
         )
@@ -223,6 +224,8 @@ class Turn:
         Args:
             context: the standings as read again; None if they were not.
         """
+        if self.state not in _BETWEEN:
+            raise StepRefused(f"turn {self.id!r} cannot go on to another target: it is {self.state}")
         if context is not None:
             self._reread(context)
         self._step("advance")
@@ -332,10 +335,9 @@ class Turn:
         both reasons counts as a capability reject: no shrinking helps it.
         """
 
-        def last_ruled_out(target: Target) -> tuple[bool, float, str]:
+        def last_ruled_out(target: Target) -> tuple[bool, float]:
             evictions = self._ruled_out[target.name]
-            oldest = min(evictions, key=lambda e: (e.first.at, e.first.turn)).first
-            return any(e.reason is Reason.CAPABILITY for e in evictions), oldest.at, oldest.turn
+            return any(e.reason is Reason.CAPABILITY for e in evictions), min(e.first.at for e in evictions)
 
         return min(self._ladder, key=last_ruled_out)
 

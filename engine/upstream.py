@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import json
 import os
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -30,7 +31,7 @@ from turnout.engine.clock import Clock
 from turnout.engine.errors import ConfigurationError
 from turnout.engine.probe import Answer, Request, own_bound
 from turnout.engine.redaction import SHORTEST_SECRET, Redactor
-from turnout.engine.targets import Target
+from turnout.engine.targets import Target, sendable
 from turnout.engine.wire import openai_chat
 
 ERROR_BODY: Final = 65_536
@@ -68,7 +69,9 @@ REQUEST_IDS: Final = ("x-request-id", "request-id", "apim-request-id", "x-amzn-r
 """Where upstreams name the request in their reply."""
 
 SENDING: Final = ("http11.send_request_headers.started", "http2.send_request_headers.started")
-"""What httpcore tells its `trace` extension once a connection stands."""
+CONNECTING: Final = "connection.connect_tcp.started"
+ANSWERED: Final = ("http11.receive_response_headers.complete", "http2.receive_response_headers.complete")
+"""What httpcore tells its `trace` extension of a request."""
 
 _NO_TIMERS: Final = {"connect": None, "read": None, "write": None, "pool": None}
 
@@ -86,37 +89,47 @@ class HttpUpstream:
 
     def __init__(self, clock: Clock, transport: httpx.AsyncBaseTransport | None = None) -> None:
         self._clock = clock
-        self._transport = transport if transport is not None else _pool()
+        self._pooled, self._fresh = _pools() if transport is None else (transport, transport)
 
     async def close(self) -> None:
         """Let go of every connection."""
-        await self._transport.aclose()
+        try:
+            await self._pooled.aclose()
+        finally:
+            await self._fresh.aclose()
 
     async def __call__(
-        self, target: Target, request: Request, *, without: frozenset[str], left: float | None
+        self, target: Target, request: Request, *, without: frozenset[str], fresh: bool, left: float | None
     ) -> Answer | Verdict:
         """Ask once: the complete answer, or how what came instead is read.
 
         Raises:
             ConfigurationError: the target's credential is not to be had.
         """
-        headers, secrets = await _headers(target, request)
+        headers, secrets = await self._headers(target, request, left)
         body = openai_chat.outgoing(request.body, target, without)
         outgoing = httpx.Request("POST", url(target), headers=headers, content=msgspec.json.encode(body))
-        outcome = await self._send(target, outgoing, left)
+        outcome = await self._send(target, outgoing, self._fresh if fresh else self._pooled, left)
+        redactor = Redactor(secrets, request.body)
         if isinstance(outcome, Verdict):
-            return Redactor(secrets, request.body).verdict(outcome)
-        return outcome
+            return redactor.verdict(outcome)
+        return msgspec.structs.replace(outcome, request_id=redactor.name(outcome.request_id))
 
-    async def _send(self, target: Target, request: httpx.Request, left: float | None) -> Answer | Verdict:
+    async def _send(
+        self, target: Target, request: httpx.Request, transport: httpx.AsyncBaseTransport, left: float | None
+    ) -> Answer | Verdict:
         whole = own_bound(target.timeout_secs, left)
         connect = own_bound(target.connect_timeout_secs, left)
         connecting = connect is not None and (whole is None or connect < whole)
+        # of a connection that was there before, no reply has come; told by the pool of ours alone
+        reused = self._pooled is not self._fresh
         sent = asyncio.get_running_loop().time()
         scope = self._clock.timeout(connect if connecting else whole)
 
         async def trace(event: str, info: Mapping[str, Any]) -> None:
-            nonlocal connecting
+            nonlocal connecting, reused
+            if event == CONNECTING or event in ANSWERED:
+                reused = False
             if connecting and event in SENDING:
                 connecting = False
                 scope.reschedule(None if whole is None else sent + whole)
@@ -124,16 +137,18 @@ class HttpUpstream:
         request.extensions = {"timeout": _NO_TIMERS, "trace": trace}
         try:
             async with scope:
-                return await self._exchange(target, request)
+                return await self._exchange(target, request, transport)
         except Exception as error:
             if scope.expired() and isinstance(error, TimeoutError):
                 return no_connection(connect) if connecting else too_slow(whole)
             if (verdict := transport_failure(error)) is None:
                 raise
-            return verdict
+            return msgspec.structs.replace(verdict, stale=reused)
 
-    async def _exchange(self, target: Target, request: httpx.Request) -> Answer | Verdict:
-        response = await self._transport.handle_async_request(request)
+    async def _exchange(
+        self, target: Target, request: httpx.Request, transport: httpx.AsyncBaseTransport
+    ) -> Answer | Verdict:
+        response = await transport.handle_async_request(request)
         try:
             success = response.is_success
             most = target.max_body_bytes if success else ERROR_BODY
@@ -143,7 +158,7 @@ class HttpUpstream:
         request_id = next((response.headers[name] for name in REQUEST_IDS if name in response.headers), "")
         if success and not whole:
             verdict = unreadable(response.status_code, f"the answer is longer than {most} bytes")
-        elif (answer := _answer(body)) is not None and success:
+        elif success and (answer := _answer(body)) is not None:
             return Answer(answer, response.status_code, openai_chat.usage(answer), request_id)
         else:
             verdict = self._classified(target, response, body)
@@ -160,58 +175,47 @@ class HttpUpstream:
         )
         return classify(reply, now=self._clock.now())
 
+    async def _headers(
+        self, target: Target, request: Request, left: float | None
+    ) -> tuple[dict[str, str], list[str]]:
+        """What goes out beside the body, and all of it that must never be told again."""
+        headers = dict(ALWAYS_SENT)
+        for name in target.forward_headers:
+            value = request.headers.get(name.lower(), "")
+            if value and sendable(value) and name.lower() not in NEVER_FORWARDED:
+                headers[name.lower()] = value
+        headers.update({name.lower(): value for name, value in target.extra_headers.items()})
+        name = target.auth_header.lower()
+        if target.forward_auth:
+            credential = request.headers.get(name, "").strip()
+            credential = credential if sendable(credential) else ""
+        else:
+            key = await self._credential(target, left)
+            credential = f"Bearer {key}" if key and name == "authorization" else key
+        if credential:
+            headers[name] = credential
+        told = [credential, *target.extra_headers.values(), *target.extra_query.values(), *_in_url(target)]
+        # a scheme like `Bearer` before a credential is no part of it
+        return headers, [part for value in told if value for part in (value, value.split(maxsplit=1)[-1])]
 
-def _pool() -> httpx.AsyncBaseTransport:
-    try:
-        # no cap on connections: how many calls run at once is the caller's to bound
-        return httpx.AsyncHTTPTransport(limits=httpx.Limits(max_connections=None))
-    except OSError as error:
-        raise ConfigurationError(
-            f"the certificates that SSL_CERT_FILE or SSL_CERT_DIR names cannot be read: {error}"
-        ) from None
+    async def _credential(self, target: Target, left: float | None) -> str:
+        """The target's credential as it is now; empty if it has none.
 
-
-def url(target: Target) -> httpx.URL:
-    """Where a target is asked: its base URL and the format's path, not doubled, with `extra_query`."""
-    base = httpx.URL(target.base_url)
-    path = base.path.rstrip("/")
-    whole = base.copy_with(path=path if path.endswith(openai_chat.PATH) else path + openai_chat.PATH)
-    return whole.copy_merge_params(dict(target.extra_query)) if target.extra_query else whole
-
-
-async def _headers(target: Target, request: Request) -> tuple[dict[str, str], list[str]]:
-    """What goes out beside the body, and all of it that must never be told again."""
-    headers = dict(ALWAYS_SENT)
-    for name in target.forward_headers:
-        value = request.headers.get(name.lower(), "")
-        if value and _sendable(value) and name.lower() not in NEVER_FORWARDED:
-            headers[name.lower()] = value
-    headers.update({name.lower(): value for name, value in target.extra_headers.items()})
-    secrets = [*target.extra_headers.values(), *target.extra_query.values(), *_in_url(target)]
-    name = target.auth_header.lower()
-    if target.forward_auth:
-        credential = request.headers.get(name, "").strip()
-        credential = credential if _sendable(credential) else ""
-        secrets += [credential, credential.partition(" ")[2]]
-    else:
-        key = await credential_of(target)
-        secrets.append(key)
-        credential = f"Bearer {key}" if key and name == "authorization" else key
-    if credential:
-        headers[name] = credential
-    return headers, secrets
-
-
-async def credential_of(target: Target) -> str:
-    """The target's credential as it is now; empty if it has none.
-
-    Raises:
-        ConfigurationError: the variable is not set, or the credential is too short to be one.
-    """
-    if target.api_key is None:
-        return credential_from_environment(target)
-    given = target.api_key()
-    return _usable(target, await given if inspect.isawaitable(given) else given, "its api_key callable")
+        Raises:
+            ConfigurationError: it is not to be had, or not in time.
+        """
+        if target.api_key is None:
+            return credential_from_environment(target)
+        bound = own_bound(target.connect_timeout_secs, left)
+        scope = self._clock.timeout(bound)
+        try:
+            async with scope:
+                given = target.api_key()
+                key = await given if inspect.isawaitable(given) else given
+        except Exception as error:
+            why = f"gave none within {bound:g} s" if scope.expired() else f"raised {type(error).__name__}"
+            raise ConfigurationError(f"target {target.name!r}: its api_key callable {why}") from error
+        return _usable(target, key, "its api_key callable")
 
 
 def credential_from_environment(target: Target) -> str:
@@ -222,14 +226,16 @@ def credential_from_environment(target: Target) -> str:
     """
     if target.api_key_env is None:
         return ""
-    key = os.environ.get(target.api_key_env, "")
-    return _usable(target, key, f"the environment variable {target.api_key_env}")
+    variable = f"the environment variable {target.api_key_env}"
+    if (key := os.environ.get(target.api_key_env)) is None:
+        raise ConfigurationError(f"target {target.name!r}: {variable} is not set; put its credential there")
+    return _usable(target, key, variable)
 
 
 def _usable(target: Target, key: object, origin: str) -> str:
     # a file or a shell often leaves a line's end
     key = key.strip() if isinstance(key, str) else ""
-    if len(key) < SHORTEST_SECRET or not _sendable(key):
+    if len(key) < SHORTEST_SECRET or not sendable(key):
         raise ConfigurationError(
             f"target {target.name!r}: {origin} gives no credential;"
             f" one has at least {SHORTEST_SECRET} printable ASCII characters"
@@ -237,14 +243,33 @@ def _usable(target: Target, key: object, origin: str) -> str:
     return key
 
 
-def _sendable(value: str) -> bool:
-    """Whether a header can carry this."""
-    return value.isascii() and value.isprintable()
+def _pools() -> tuple[httpx.AsyncBaseTransport, httpx.AsyncBaseTransport]:
+    """A pool that keeps its connections, and one that never does."""
+    try:
+        certificates = httpx.create_ssl_context()
+    except OSError as error:
+        raise ConfigurationError(
+            f"the certificates that SSL_CERT_FILE or SSL_CERT_DIR names cannot be read: {error}"
+        ) from None
+    # no cap on connections: how many calls run at once is the caller's to bound
+    kept = httpx.Limits(max_connections=None)
+    fresh = httpx.Limits(max_connections=None, max_keepalive_connections=0)
+    return (
+        httpx.AsyncHTTPTransport(verify=certificates, limits=kept),
+        httpx.AsyncHTTPTransport(verify=certificates, limits=fresh),
+    )
+
+
+def url(target: Target) -> httpx.URL:
+    """Where a target is asked: its base URL and the format's path, not doubled, with `extra_query`."""
+    base = httpx.URL(target.base_url)
+    path = base.path.rstrip("/")
+    whole = base.copy_with(path=path if path.endswith(openai_chat.PATH) else path + openai_chat.PATH)
+    return whole.copy_merge_params(dict(target.extra_query)) if target.extra_query else whole
 
 
 def _in_url(target: Target) -> Iterator[str]:
-    base = httpx.URL(target.base_url)
-    yield from base.params.values()
+    yield from httpx.URL(target.base_url).params.values()
 
 
 async def _read(response: httpx.Response, most: int) -> tuple[bytes, bool]:
@@ -266,5 +291,13 @@ def _answer(body: bytes) -> dict[str, Any] | None:
     try:
         decoded = msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError):
-        return None
+        decoded = _lenient(body)
     return decoded if openai_chat.is_answer(decoded) and not carries_error(body) else None
+
+
+def _lenient(body: bytes) -> object:
+    """JSON with what some servers put into it against the standard: a byte order mark, NaN."""
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        return None

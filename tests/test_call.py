@@ -53,9 +53,10 @@ class Service:
 
 
 def test_the_answer_is_the_mapping_that_the_client_returned() -> None:
-    service = Service(a=[{"answer": 42, "usage": {"prompt_tokens": 7}}])
+    body = {"choices": [{"message": {"content": "42"}}], "usage": {"prompt_tokens": 7}, "extra": True}
+    service = Service(a=[body])
     (reply,) = service.turns()
-    assert reply.body == {"answer": 42, "usage": {"prompt_tokens": 7}}
+    assert reply.body == body
     assert reply.served_by == "a"
     assert reply.record.usage == {"prompt_tokens": 7}
 

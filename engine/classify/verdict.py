@@ -59,5 +59,7 @@ class Verdict(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Seconds that the upstream asks to wait."""
     timed_out: bool = False
     """The attempt ran into one of its bounds."""
+    stale: bool = False
+    """A connection that was kept broke before any byte of a reply: a fresh one deserves another try."""
     request_id: str = ""
     """The upstream's own id of the request."""

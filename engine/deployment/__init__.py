@@ -14,13 +14,15 @@ from pathlib import Path
 from typing import Final, Literal, get_type_hints
 
 from turnout.engine import policy
-from turnout.engine.deployment.checks import CREDENTIAL, is_credential, over_plain_http, variable_named
+from turnout.engine.deployment.checks import over_plain_http
+from turnout.engine.deployment.credentials import CREDENTIAL, is_credential, variable_named
 from turnout.engine.deployment.document import read_toml
 from turnout.engine.deployment.finding import Finding, Findings, Level, walk
 from turnout.engine.deployment.finding import Path as Place
 from turnout.engine.deployment.tables import Keys, Table, did_you_mean, kind_of, read
 from turnout.engine.errors import ConfigurationError
 from turnout.engine.policy import Policy
+from turnout.engine.printable import named
 from turnout.engine.redaction import SHORTEST_SECRET
 from turnout.engine.route import Route
 from turnout.engine.targets import NAME, Client, Target
@@ -205,7 +207,7 @@ class _Examiner:
             self.findings.error(
                 path,
                 "llm_client",
-                f"names {client!r}, which is none of [llm_clients]{did_you_mean(client, self._clients)}",
+                f"names {named(client)}, which is none of [llm_clients]{did_you_mean(client, self._clients)}",
             )
         elif self._lacks(path, values, "base_url"):
             self._unreachable(path, client)
@@ -247,7 +249,7 @@ class _Examiner:
         for name, values in self._routes.items():
             path, asked_for = ("routes", name), values.get("id", name)
             if asked_for in ids:
-                what = f"is {asked_for!r}, as another route's is; give each its own"
+                what = f"is {named(asked_for)}, as another route's is; give each its own"
                 self.findings.error(path, "id", what)
             elif not NAME.fullmatch(asked_for):
                 what = "is no name; use 1 to 64 of the characters A-Z a-z 0-9 . _ / : -"
@@ -281,9 +283,10 @@ class _Examiner:
                 hint = did_you_mean(name, self._targets)
                 if name in self._routes:
                     hint = " but a route; a ladder holds targets, never other routes"
-                self.findings.error(path, "ladder", f"names {name!r}, which is none of [targets]{hint}")
+                self.findings.error(path, "ladder", f"names {named(name)}, which is none of [targets]{hint}")
             if names.count(name) > 1:
-                self.findings.error(path, "ladder", f"names {name!r} twice; a target is tried once a turn")
+                what = f"names {named(name)} twice; a target is tried once a turn"
+                self.findings.error(path, "ladder", what)
         if len(names) == 1:
             self.findings.warning(path, "ladder", "has one target: there is nothing to fall back to")
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from ipaddress import ip_address
 from typing import Any, Final, NamedTuple
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import urlsplit
 
 from turnout.engine import route, targets
-from turnout.engine.deployment.finding import LIKE_A_KEY, Path
+from turnout.engine.deployment.credentials import CREDENTIAL, in_url, named_like_a_credential
+from turnout.engine.deployment.finding import HEADER
+from turnout.engine.printable import named
 from turnout.engine.targets import MAX_SECS, usable
 from turnout.engine.upstream import NEVER_FORWARDED
 
@@ -24,11 +27,6 @@ class Mistake(NamedTuple):
     """Whether nothing can be made of the value."""
 
 
-CREDENTIAL: Final = (
-    "holds a credential, which does not belong in a file:"
-    " put it into an environment variable and name that in api_key_env"
-)
-
 RANGES: Final[Mapping[str, tuple[float, float]]] = {
     "max_retries": (0, 10),
     "max_retry_after_secs": (0, int(MAX_SECS)),
@@ -41,22 +39,13 @@ RANGES: Final[Mapping[str, tuple[float, float]]] = {
 
 BOUNDS: Final = (*targets.BOUNDS, *route.BOUNDS)
 
-NAMED_LIKE_A_CREDENTIAL: Final = re.compile(
-    r"authorization|token(?!s|i)|secret|passw|credential|cookie|signature"
-    r"|^key$|(^|[-_.])(auth|sig|pwd|jwt)$|(api|access|subscription|functions|auth|master)[-_.]?key(?!.?env)",
-    re.IGNORECASE,
-)
-"""Names of headers, parameters and keys that carry credentials."""
-
 FRAMING: Final = frozenset(
     {"connection", "content-length", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"}
 )
 """Headers that belong to the connection and are set by what carries it."""
 
-_HEADER: Final = re.compile(r"[!#$%&'*+.^_`|~A-Za-z0-9-]+")
 _HEADER_VALUE: Final = re.compile(r"(?:[!-~]+(?:[ \t]+[!-~]+)*)?")
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_NAMEABLE: Final = re.compile(r"[A-Z_][A-Z0-9_]*|[A-Za-z_]+")
 _KEY_ITSELF: Final = re.compile(r"(?=[A-Za-z]*[0-9])[A-Za-z0-9]{24,}")
 _BLANK: Final = re.compile(r"[\x00-\x20\x7f]")
 
@@ -66,11 +55,11 @@ def mistakes(key: str, value: Any) -> Iterator[Mistake]:
     if key in RANGES:
         least, most = RANGES[key]
         if not least <= value <= most:
-            yield Mistake(f"is {_shown(value)}; give {least} to {most}")
+            yield Mistake(f"is {shown(value)}; give {least} to {most}")
     elif key in BOUNDS:
         if usable(value) is None:
             yield Mistake(
-                f"is {_shown(value)}, which means no bound; give seconds above 0, at most {int(MAX_SECS)}",
+                f"is {shown(value)}, which means no bound; give seconds above 0, at most {int(MAX_SECS)}",
                 stops=False,
             )
     elif key in _CHECKS:
@@ -91,14 +80,12 @@ def over_plain_http(url: str) -> bool:
     return parts.scheme == "http" and not loopback
 
 
-def variable_named(variable: str) -> str:
-    """How to speak of an environment variable: not by a name that could as well be a key put in its place."""
-    return variable if _NAMEABLE.fullmatch(variable) else "a variable"
-
-
-def _shown(number: float) -> str:
+def shown(number: float) -> str:
+    """A number as a mistake quotes it."""
+    if isinstance(number, float) and not math.isfinite(number):
+        return str(number)
     if abs(number) > 1e15:  # Python refuses to write very long integers
-        return "too large"
+        return "too large" if number > 0 else "too small"
     return str(int(number)) if number == number // 1 else str(number)
 
 
@@ -113,9 +100,10 @@ def _base_url(url: str) -> Iterator[Mistake]:
         return
     if parts.scheme not in ("http", "https") or not host or _BLANK.search(url):
         yield wrong
-    query = parse_qsl(parts.query, keep_blank_values=True)
-    if "@" in parts.netloc or any(NAMED_LIKE_A_CREDENTIAL.search(name) for name, _ in query):
+    elif in_url(url):
         yield Mistake(CREDENTIAL)
+    elif "#" in url:
+        yield Mistake("has a fragment, which is never sent; take out the # and what follows it")
 
 
 def _api_key_env(variable: str) -> Iterator[Mistake]:
@@ -127,26 +115,28 @@ def _api_key_env(variable: str) -> Iterator[Mistake]:
 
 
 def _auth_header(name: str) -> Iterator[Mistake]:
-    if not _HEADER.fullmatch(name) or name.lower() in FRAMING:
-        yield Mistake(f"is {name!r}, which cannot carry a credential; give one like x-api-key")
+    if not HEADER.fullmatch(name):
+        yield Mistake("is no name of a header; give one like x-api-key")
+    elif name.lower() in FRAMING:
+        yield Mistake(f"is '{name}', which cannot carry a credential; give one like x-api-key")
 
 
 def _forward_headers(names: tuple[str, ...]) -> Iterator[Mistake]:
     for name in names:
-        if not _HEADER.fullmatch(name):
-            yield Mistake(f"holds {name!r}, which is no name of a header")
-        elif NAMED_LIKE_A_CREDENTIAL.search(name):
+        if not HEADER.fullmatch(name):
+            yield Mistake("holds what is no name of a header; give names like x-request-id")
+        elif named_like_a_credential(name, "forward_headers"):
             yield Mistake(
-                f"holds {name!r}, which is never forwarded from here;"
+                f"holds {named(name)}, which is never forwarded from here;"
                 " to send the caller's own credential upstream, set forward_auth = true"
             )
         elif name.lower() in NEVER_FORWARDED:
-            yield Mistake(f"holds {name!r}, which belongs to the caller's connection and is never forwarded")
+            yield Mistake(f"holds '{name}', which belongs to the caller's connection and is never forwarded")
 
 
 def _extra_headers(headers: Mapping[str, str]) -> Iterator[Mistake]:
     for name, value in headers.items():
-        if not _HEADER.fullmatch(name):
+        if not HEADER.fullmatch(name):
             yield Mistake("is no name of a header", within=name)
         elif name.lower() in FRAMING:
             yield Mistake("belongs to the connection and cannot be given", within=name)
@@ -179,17 +169,3 @@ _CHECKS: Final[Mapping[str, Callable[[Any], Iterator[Mistake]]]] = {
     "extra_headers": _extra_headers,
     "url": _memory_url,
 }
-
-
-def is_credential(path: Path, value: str, innocent: frozenset[str]) -> bool:
-    """Whether a string of the file is a credential: it looks like one, or its key is named like one.
-
-    Args:
-        path: the string's own.
-        innocent: keys that hold none, whatever their names.
-    """
-    if LIKE_A_KEY.search(value):
-        return True
-    # what goes into a body has names of its own, `stop_token` for one
-    named = NAMED_LIKE_A_CREDENTIAL.search(path[-1]) and "extra_body" not in path
-    return bool(named) and path[-1] not in innocent

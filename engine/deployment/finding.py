@@ -9,20 +9,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from turnout.engine.deployment.credentials import hidden, presentable
+from turnout.engine.printable import printable, shortened
+
 Path = tuple[str, ...]
 """A table's place in a file: `("llm_clients", "openrouter")`; empty for the top of the file."""
 
-LIKE_A_KEY: Final = re.compile(
-    r"""(?<![A-Za-z0-9])(?:
-          (?:sk|rk|csk|xai|pplx|nvapi|sess) - [A-Za-z0-9_-]{12,}
-        | (?:gsk|hf|r8|fw|ghp|gho|ghs|github_pat|glpat|tgp_v1) [_-] [A-Za-z0-9_-]{16,}
-        | (?:AIza|AKIA|ASIA) [A-Za-z0-9_-]{16,}
-        | eyJ [A-Za-z0-9_-]{8,} \. [A-Za-z0-9_-]{8,} \S*
-        | (?i:bearer) \s+ \S{8,}
-    )""",
-    re.VERBOSE,
-)
-"""What providers' keys and tokens look like, wherever they stand."""
+HEADER: Final = re.compile(r"[!#$%&'*+.^_`|~A-Za-z0-9-]+")
+"""What a header may be called. What is no such name may be anything, a credential as well: it is not shown."""
 
 _BARE: Final = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -51,7 +45,7 @@ class Finding:
     def __str__(self) -> str:
         table = f"[{self.table}]" if self.table else ""
         where = " ".join(filter(None, (table, self.key)))
-        return ": ".join(filter(None, (self.file, where, self.what)))
+        return ": ".join(filter(None, (printable(self.file), where, self.what)))
 
 
 class Findings:
@@ -74,9 +68,9 @@ class Findings:
         self._add(Level.WARNING, stops, path, key, what)
 
     def _add(self, level: Level, stops: bool, path: Path, key: str, what: str) -> None:
-        finding = Finding(
-            level, stops, self._file, dotted(path), dotted((key,)) if key else "", presentable(what)
-        )
+        within = path[-1] if path else ""
+        shown = dotted((key,), within) if key else ""
+        finding = Finding(level, stops, self._file, dotted(path), shown, presentable(what))
         self._found.setdefault(finding, (path, key))
         self._places.add((path, key))
 
@@ -114,14 +108,17 @@ def walk(document: Mapping[str, object]) -> list[tuple[Path, object]]:
     return found
 
 
-def dotted(path: Path) -> str:
-    """A path as TOML writes it: names that are not bare keys are quoted."""
-    return ".".join(
-        presentable(name if _BARE.fullmatch(name) else json.dumps(name, ensure_ascii=False)) for name in path
-    )
+def dotted(path: Path, within: str = "") -> str:
+    """A path as TOML writes it: names that are not bare keys are quoted.
+
+    Args:
+        within: the name of the table that the path begins in.
+    """
+    return ".".join(_shown(name, table) for table, name in zip((within, *path), path, strict=False))
 
 
-def presentable(text: str) -> str:
-    """The text on one line, without anything that looks like a credential or would steer a terminal."""
-    hidden = LIKE_A_KEY.sub("[looks like a key]", text)
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in hidden)
+def _shown(name: str, table: str) -> str:
+    if table == "extra_headers" and not HEADER.fullmatch(name):
+        return "[not shown]"
+    seen = shortened(hidden(name))
+    return printable(seen if _BARE.fullmatch(name) else json.dumps(seen, ensure_ascii=False))

@@ -9,7 +9,9 @@ from typing import Any, Final, Literal, get_args, get_origin
 import msgspec
 
 from turnout.engine.deployment.checks import mistakes
+from turnout.engine.deployment.credentials import CREDENTIAL, named_like_a_credential
 from turnout.engine.deployment.finding import Findings, Path
+from turnout.engine.printable import named, shortened
 
 Table = Mapping[str, Any]
 Keys = Mapping[str, Any]
@@ -55,7 +57,7 @@ def read(findings: Findings, path: Path, table: Table, keys: Keys) -> dict[str, 
         if findings.at(path, key):  # a credential stands there: nothing else matters
             continue
         if key not in keys:
-            findings.error(path, key, _unknown(key, keys))
+            findings.error(path, key, _unknown(key, value, keys))
             continue
         if keys[key] == Mapping[str, str] and isinstance(value, dict):
             value = _strings(findings, (*path, key), value)
@@ -70,9 +72,11 @@ def read(findings: Findings, path: Path, table: Table, keys: Keys) -> dict[str, 
     return values
 
 
-def _unknown(key: str, keys: Iterable[str]) -> str:
+def _unknown(key: str, value: object, keys: Iterable[str]) -> str:
     if key in NOT_YET:
         return "is not supported by this version of turnout"
+    if named_like_a_credential(key) and not isinstance(value, bool):
+        return CREDENTIAL
     return f"is unknown here{did_you_mean(key, keys)}"
 
 
@@ -80,8 +84,8 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
     """The end of a sentence about a name that there is not."""
     names = list(names)
     if near := difflib.get_close_matches(name, names, n=1):
-        return f"; did you mean {near[0]}?"
-    return f"; choose from {', '.join(names)}" if names else "; there is none"
+        return f"; did you mean {shortened(near[0])}?"
+    return f"; choose from {', '.join(map(shortened, names))}" if names else "; there is none"
 
 
 def kind_of(value: object) -> str:
@@ -105,7 +109,7 @@ def _strings(findings: Findings, path: Path, table: Table) -> dict[str, str]:
 def _mistyped(value: object, hint: Any) -> str:
     if isinstance(value, str) and get_origin(hint) is Literal:
         why = ", which is not supported by this version of turnout" if value in NOT_YET else ""
-        return f"is {value!r}{why}; give {words(hint)}"
+        return f"is {named(value)}{why}; give {words(hint)}"
     if isinstance(value, list) and hint == tuple[str, ...]:
         other = next(kind_of(inner) for inner in value if not isinstance(inner, str))
         return f"holds {other}; give {words(hint)}"

@@ -7,13 +7,14 @@ broken. Removals and bookkeeping come after the turn's final state and only ever
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Literal, TypeVar
 
 from turnout.engine.clock import Clock
 from turnout.engine.context import EMPTY, Eviction, Identity, SessionContext
 from turnout.engine.errors import MemoryTrouble
 from turnout.engine.memory.protocol import Memory
+from turnout.engine.targets import usable
 
 T = TypeVar("T")
 
@@ -55,8 +56,8 @@ class BoundedMemory:
         if self._identity is None:
             return EMPTY
         try:
-            reading = self._memory.read(self._identity, now=self._clock.now())
-            self._known = await self._bounded("read", reading)
+            memory, identity, now = self._memory, self._identity, self._clock.now()
+            self._known = await self._bounded("read", lambda: memory.read(identity, now=now))
         except MemoryTrouble as trouble:
             self._tell(trouble)
         return self._known
@@ -67,11 +68,11 @@ class BoundedMemory:
         Raises:
             MemoryTrouble: it cannot be kept, under `raise`.
         """
-        if self._identity is None:
+        if (identity := self._identity) is None:
             return
         self._known = self._known.record(eviction)
         try:
-            await self._bounded("record", self._memory.record(self._identity, eviction))
+            await self._bounded("record", lambda: self._memory.record(identity, eviction))
         except MemoryTrouble as trouble:
             self._tell(trouble)
 
@@ -79,31 +80,38 @@ class BoundedMemory:
         """What follows a turn's final state: remove what it contradicted, forget, or note the use."""
         if (identity := self._identity) is None:
             return
-        now = self._clock.now()
+        memory = self._memory
         try:
+            now = self._clock.now()
             if final:
                 whom = identity.agent or None  # a root's end is the end of all its agents
-                forgetting = self._memory.forget(identity.namespace, identity.session, whom, now=now)
-                await self._bounded("forget", forgetting)
+                await self._bounded(
+                    "forget",
+                    lambda: memory.forget(identity.namespace, identity.session, whom, now=now),
+                )
                 return
             if restored:
-                removing = self._memory.remove(identity, restored, now=now, why="served")
-                await self._bounded("restore", removing)
+                await self._bounded(
+                    "restore", lambda: memory.remove(identity, restored, now=now, why="served")
+                )
             if self._known:
-                await self._bounded("touch", self._memory.touch(identity, now=now))
-        except MemoryTrouble as trouble:
-            self.notes.append(str(trouble))
+                await self._bounded("touch", lambda: memory.touch(identity, now=now))
+        except Exception as trouble:  # noqa: BLE001 - the turn has ended, and nothing may change how
+            self._note(trouble)
+
+    def _note(self, trouble: Exception) -> None:
+        self.notes.append(str(trouble).encode("utf-8", "backslashreplace").decode())
 
     def _tell(self, trouble: MemoryTrouble) -> None:
         if self._on_error == "raise":
             raise trouble
-        self.notes.append(str(trouble))
+        self._note(trouble)
 
-    async def _bounded(self, verb: str, doing: Awaitable[T]) -> T:
-        scope = self._clock.timeout(self._timeout_ms / 1000)
+    async def _bounded(self, verb: str, doing: Callable[[], Awaitable[T]]) -> T:
+        scope = self._clock.timeout(usable(self._timeout_ms / 1000))
         try:
             async with scope:
-                return await doing
+                return await doing()
         except MemoryTrouble:
             raise
         except Exception as error:

@@ -10,12 +10,14 @@ from typing import Any, Final
 import msgspec
 
 from turnout.engine.deployment import Deployment
-from turnout.engine.deployment.checks import mistakes
+from turnout.engine.deployment.checks import mistakes, shown
+from turnout.engine.deployment.credentials import presentable
 from turnout.engine.deployment.document import read_toml
 from turnout.engine.deployment.finding import Finding, Findings
 from turnout.engine.deployment.finding import Path as Place
 from turnout.engine.deployment.tables import Keys, Table, did_you_mean, kind_of, read
 from turnout.engine.errors import ConfigurationError, ScenarioError
+from turnout.engine.printable import named, printable
 from turnout.engine.route import Route
 from turnout.engine.scenario.answers import AFTER, ANSWERS, SCRIPTED
 from turnout.engine.scenario.model import PlannedTurn, Scenario
@@ -47,7 +49,7 @@ def load(path: str | os.PathLike[str]) -> Scenario:
     try:
         document = read_toml(path)
     except ConfigurationError as refused:
-        raise ScenarioError(f"{os.fspath(path)}: {refused}") from refused
+        raise ScenarioError(f"{printable(os.fspath(path))}: {presentable(str(refused))}") from refused
     return read_document(document, Path(path))
 
 
@@ -60,10 +62,7 @@ def read_document(document: Table, source: Path) -> Scenario:
     Raises:
         ScenarioError: listing everything that is wrong with it, a line each.
     """
-    try:
-        return _Reader(document, source).scenario()
-    except RecursionError:
-        raise ScenarioError(f"{source}: is nested too deeply to be read") from None
+    return _Reader(document, source).scenario()
 
 
 class _Listed(dict[str, object]):
@@ -140,7 +139,7 @@ class _Reader:
         if key in RANGES:
             least, most = RANGES[key]
             if not least <= value <= most:
-                self._findings.error(path, key, f"is {_shown(value)}; give {least} to {most}")
+                self._findings.error(path, key, f"is {shown(value)}; give {least} to {most}")
         elif key in WORDS and isinstance(value, str):
             self._word(path, key, value, WORDS[key])
         elif key in WORDS:
@@ -151,14 +150,15 @@ class _Reader:
 
     def _word(self, path: Place, key: str, word: str, words: tuple[str, ...]) -> None:
         if word in WORDS_NOT_YET:
-            self._findings.error(path, key, f"is {word!r}, which is not supported by this version of turnout")
+            what = f"is {named(word)}, which is not supported by this version of turnout"
+            self._findings.error(path, key, what)
         elif word not in words:
-            self._findings.error(path, key, f"is {word!r}, which it cannot be{did_you_mean(word, words)}")
+            self._findings.error(path, key, f"is {named(word)}, which it cannot be{did_you_mean(word, words)}")
 
     def _name(self, path: Place, key: str, name: str, ladder: Iterable[str]) -> None:
         """A name has to be a target's. The ladder is empty where it could not be read."""
         if ladder and name not in ladder:
-            what = f"names {name!r}, which is not in the ladder{did_you_mean(name, ladder)}"
+            what = f"names {named(name)}, which is not in the ladder{did_you_mean(name, ladder)}"
             self._findings.error(path, key, what)
 
     # -- what a scenario shares with a deployment
@@ -167,7 +167,7 @@ class _Reader:
         """Its keys but `url`, and whether it is on disk. No store that is there already is ever opened."""
         url = memory.get("url", "memory:")
         if url not in ("memory:", "sqlite:"):
-            what = f"is {url!r}; give sqlite: for a fresh file, or memory:"
+            what = "is no memory of a scenario; give sqlite: for a fresh file, or memory:"
             self._findings.error(("memory",), "url", what)
         return {key: value for key, value in memory.items() if key != "url"}, url == "sqlite:"
 
@@ -178,7 +178,7 @@ class _Reader:
             under: the table that they stand in, with a dot at its end.
         """
         loaded, wrong = deployment_of(shared, memory, self._source)
-        self._deployments += [f"{self._source}: {under}{place}: {what}" for place, what in wrong]
+        self._deployments += [f"{printable(str(self._source))}: {under}{place}: {what}" for place, what in wrong]
         if loaded is not None:
             self._in_ladders.update(target.name for target in route_of(loaded).ladder)
         return loaded
@@ -208,7 +208,6 @@ class _Reader:
     def _turn(self, path: Place, values: dict[str, Any], ladder: list[str]) -> None:
         """Check a turn's tables and turn its answers into what plays them."""
         values.setdefault("request", HELLO)
-        msgspec.json.encode(values["request"])  # nested too deeply to be sent: told now, not while it plays
         if values["request"].get("stream"):
             self._findings.error((*path, "request"), "stream", "is not supported by this version of turnout")
         if "restore" in values:
@@ -273,10 +272,5 @@ class _Reader:
         return value.items()
 
 
-def _shown(number: float) -> str:
-    # Python refuses to write very long integers
-    return "too large" if isinstance(number, int) and number.bit_length() > 64 else str(number)
-
-
 def _line(finding: Finding) -> str:
-    return ": ".join(filter(None, (finding.file, place_of(finding), finding.what)))
+    return ": ".join(filter(None, (printable(finding.file), place_of(finding), finding.what)))

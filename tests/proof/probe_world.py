@@ -27,7 +27,10 @@ class Property(StrEnum):
     CORRECTED = "an injected key that was refused is taken out and asked again at once, once"
     RESENDS = "after the wait, or the correction, the target is asked again"
     PASSED_ON = "every other refusal settles the probe and is what it says"
-    BOUNDED = "a probe sends at most max_retries + 1 attempts, and one more for a correction"
+    FREE = "a kept connection that broke before a byte costs no retry and no wait, once"
+    BOUNDED = (
+        "a probe sends at most max_retries + 1 attempts, one more for a correction, one for a kept connection"
+    )
     ENDS = "every probe is settled"
 
 
@@ -40,6 +43,8 @@ class Answer(NamedTuple):
     """Whether waiting may help."""
     ours: bool = False
     """Whether it can be what we injected that was refused."""
+    stale: bool = False
+    """Whether it is a kept connection that broke before any byte of a reply."""
 
 
 def _refusal(name: str, kind: Kind, *, passing: bool = False, ours: bool = False, param: str = "") -> Answer:
@@ -49,8 +54,15 @@ def _refusal(name: str, kind: Kind, *, passing: bool = False, ours: bool = False
 
 INJECTED: Final = frozenset({"effort"})
 ANSWERED: Final = Answer("answered", None)
+STALE: Final = Answer(
+    "kept connection broke",
+    Verdict(kind=Kind.UNAVAILABLE, evidence=Evidence("told"), retryable=True, stale=True),
+    passing=True,
+    stale=True,
+)
 ANSWERS: Final = (
     ANSWERED,
+    STALE,
     _refusal("busy", Kind.UNAVAILABLE, passing=True),
     _refusal("down", Kind.UNAVAILABLE),
     _refusal("our key refused", Kind.PARAMETER_REJECT, ours=True, param="effort.level"),
@@ -85,7 +97,7 @@ class _Play:
             "t", max_retries=self.budget, on_parameter_reject="strip_once" if self.strips else "off"
         )
         self.probe = Probe(target, injected=self.injected, machine=machine)
-        self.retries = self.corrections = self.sent = 0
+        self.retries = self.corrections = self.freed = self.sent = 0
         self.events = [f"max_retries {self.budget}, injected {sorted(self.injected)}"]
         self.violated: dict[Property, None] = {}
 
@@ -102,7 +114,7 @@ class _Play:
     def run(self) -> None:
         while not self.probe.settled:
             self.sent += 1
-            if self.sent > self.budget + 2:
+            if self.sent > self.budget + 3:
                 self.check(Property.BOUNDED, False)
                 return
             self.interrupt()
@@ -128,6 +140,10 @@ class _Play:
             self.corrections += 1
             taken_out = probe.stripped == self.injected and probe.wait == 0.0
             self.check(Property.CORRECTED, not probe.settled and taken_out and probe.retries == before)
+        elif answer.stale and not self.freed:
+            self.freed += 1
+            free = not probe.settled and probe.wait == 0.0 and probe.retries == before
+            self.check(Property.FREE, free and probe.fresh)
         elif answer.passing and self.retries < self.budget and left != 0.2:
             self.retries += 1
             self.check(Property.RETRIED, not probe.settled and probe.wait > 0.0)

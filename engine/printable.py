@@ -1,0 +1,46 @@
+"""Text of a file, a caller or a shell, made fit for a terminal: on one line, cut, and acting on nothing."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+LONGEST: Final = 120
+"""Characters of one name, key or value that are shown."""
+
+_WORD: Final = re.compile(r"[A-Za-z0-9._/:-]{1,40}")
+_MIXED: Final = re.compile(r"(?=[A-Za-z]*[0-9])(?=[0-9]*[A-Za-z])[A-Za-z0-9]{16,}")
+"""A run of letters and digits as keys have it, and hardly any name."""
+
+
+def printable(text: str) -> str:
+    """The text with all escaped that ends a line, reorders text, steers a terminal or is no Unicode."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def printable_json(text: str) -> str:
+    """The same for JSON on one line, which means what it meant."""
+    return "".join(c if c.isprintable() else _in_json(c) for c in text)
+
+
+def _in_json(char: str) -> str:
+    units = char.encode("utf-16-be")
+    return "".join(f"\\u{units[place : place + 2].hex()}" for place in range(0, len(units), 2))
+
+
+def shortened(text: str) -> str:
+    """The text, or its beginning where it is too long to be shown."""
+    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+
+
+def mixed(text: str) -> bool:
+    """Whether a long run of letters and digits stands in the text."""
+    return _MIXED.search(text) is not None
+
+
+def named(value: object) -> str:
+    """How to speak of a value that should have been a name: quoted, unless a key may have been put there."""
+    word = isinstance(value, str) and _WORD.fullmatch(value) and not mixed(value)
+    return f"'{value}'" if word else "a value"
