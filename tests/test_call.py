@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from turnout import ClientError, InMemory, Reply, Router, Target, TurnBroken, TurnFailed, UpstreamError
+from turnout.engine.audit import decode, encode
 from turnout.engine.clock import VirtualClock
 
 BODY = {"messages": [{"role": "user", "content": "Good morning"}]}
@@ -177,3 +178,117 @@ def test_what_the_client_quotes_of_the_prompt_is_not_kept() -> None:
     with pytest.raises(TurnFailed) as failed:
         service.clock.run(story())
     assert failed.value.record.error == "target 'a': caller_error: cannot read: [request text]"
+
+
+@pytest.mark.parametrize("status", ["503", 400.5, None, True], ids=repr)
+@pytest.mark.parametrize("retry_after", [float("inf"), float("nan"), -1, "5", None], ids=repr)
+def test_what_makes_no_sense_in_a_client_error_is_left_out(status: Any, retry_after: Any) -> None:
+    odd: Any = {"status": status, "retry_after": retry_after, "message": b"bytes", "features": None}
+    service = Service(a=[ClientError(kind="unavailable", **odd)])
+    (reply,) = service.turns()
+    first = reply.record.probes[0].attempts[0]
+    assert (first.status, first.retry_after, first.message) == (None, None, "b'bytes'")
+    assert decode(encode(reply.record)) == reply.record
+
+
+def test_a_single_feature_may_be_given_as_a_word() -> None:
+    service = Service(a=[ClientError(kind="capability", features="image")])  # type: ignore[arg-type]
+    (reply,) = service.turns()
+    assert reply.record.standings_after[0].refused == {("image",)}
+
+
+def test_an_error_inside_a_returned_body_is_read_as_over_http() -> None:
+    body = {"error": {"code": "context_length_exceeded", "message": "the prompt is too long"}}
+    service = Service(a=[body])
+    first, second = service.turns(2)
+    assert first.record.probes[0].reason == "context_window"
+    assert service.asked == ["a", "b", "b"]
+    assert second.served_by == "b"
+
+
+@pytest.mark.parametrize("body", [{}, {"choices": []}], ids=str)
+def test_a_returned_body_that_is_no_complete_answer_is_unavailable(body: dict[str, Any]) -> None:
+    (reply,) = Service(a=[body]).turns()
+    assert reply.record.probes[0].reason == "unavailable"
+    assert reply.served_by == "b"
+
+
+def test_what_a_client_does_to_its_request_is_nobody_elses_business() -> None:
+    class Careless(Service):
+        async def call(self, target: Target, request: Any, *, timeout: float | None) -> Any:
+            request["messages"].append({"role": "system", "content": object()})
+            return await super().call(target, request, timeout=timeout)
+
+    service = Careless(a=[ClientError(kind="unavailable") for _ in range(3)])
+    service.turns()
+    assert [len(request["messages"]) for request in service.requests] == [2, 2, 2, 2]
+    assert BODY == {"messages": [{"role": "user", "content": "Good morning"}]}
+
+
+class Deaf(Service):
+    """A client that takes a cancellation for a failure of its own."""
+
+    async def call(self, target: Target, request: Any, *, timeout: float | None) -> Any:
+        self.asked.append(target.name)
+        try:
+            await asyncio.sleep(1000)
+        except asyncio.CancelledError:
+            raise ConnectionError("the call was cut") from None
+
+
+def test_a_client_that_swallows_the_deadline_does_not_outlive_it() -> None:
+    service = Deaf()
+    with pytest.raises(TurnFailed) as failed:
+        service.turns(deadline_secs=5)
+    assert failed.value.record.ended_by == "expired"
+    assert service.asked == ["a"]
+    assert service.clock.monotonic() == 5
+
+
+def test_a_client_that_swallows_a_cancellation_keeps_nobody_waiting() -> None:
+    service = Deaf()
+
+    async def story() -> None:
+        async with Router(
+            ladder=(A, B),
+            call=service.call,
+            memory=InMemory(),
+            clock=service.clock,
+            on_record=service.records.append,
+        ) as router:
+            turn = asyncio.create_task(router.turn(BODY))
+            await asyncio.sleep(5)
+            turn.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await turn
+
+    service.clock.run(story())
+    assert service.asked == ["a"]
+    assert [record.ended_by for record in service.records] == ["cancelled"]
+
+
+def test_a_bound_that_a_client_swallows_is_a_timeout_all_the_same() -> None:
+    service = Deaf()
+    quick = (Target("a", timeout_secs=3), Target("b", timeout_secs=3))
+    with pytest.raises(TurnFailed) as failed:
+        service.turns(ladder=quick)
+    assert [probe.verdict.timed_out for probe in failed.value.record.probes if probe.verdict] == [True, True]
+    assert failed.value.surface == (504, "upstream_error", "upstream_timeout")
+
+
+def test_a_cancellation_that_nobody_asked_for_breaks_the_turn() -> None:
+    service = Service(a=[asyncio.CancelledError()])
+    with pytest.raises(TurnFailed) as failed:
+        service.turns()
+    assert failed.value.record.ended_by == "broken"
+
+
+class Fatal(BaseException):
+    pass
+
+
+def test_what_is_no_exception_passes_and_leaves_its_record() -> None:
+    service = Service(a=[Fatal()])
+    with pytest.raises(Fatal):
+        service.turns()
+    assert [record.ended_by for record in service.records] == ["broken"]

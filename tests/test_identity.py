@@ -97,3 +97,17 @@ def test_a_header_can_say_that_a_request_is_the_last(name: str) -> None:
 def test_a_malformed_json_header_is_an_absent_one(metadata: str) -> None:
     headers = {CODEX: metadata, "session-id": "s1"}
     assert identify(headers).identity == Identity("", "s1", "")
+
+
+@pytest.mark.parametrize(
+    "metadata", ["[" * 100_000, '{"session_id": "\udcff"}'], ids=["deep", "half a character"]
+)
+def test_a_hostile_json_header_is_an_absent_one(metadata: str) -> None:
+    assert identify({CODEX: metadata, "session-id": "s1"}).identity == Identity("", "s1", "")
+
+
+def test_halves_of_characters_in_an_id_are_escaped_so_that_every_file_can_keep_it() -> None:
+    asking = identify({}, session="s\udcff", agent="\ud800", request_id="\udc00", namespace="\ud801")
+    assert asking.identity == Identity("\\ud801", "s\\udcff", "\\ud800")
+    assert asking.request_id == "\\udc00"
+    assert identify({}, session="größe").caller.session == "größe"

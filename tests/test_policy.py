@@ -140,3 +140,8 @@ def test_a_policy_shows_what_is_changed() -> None:
     assert repr(Policy({"capability": "skip"})) == "Policy({'capability': 'skip'})"
     assert repr(DEFAULT_POLICY) == "Policy({})"
     assert DEFAULT_POLICY.table["capability"] is Action.EVICT
+
+
+def test_a_policy_is_made_again_from_what_a_record_holds_of_it() -> None:
+    table = {case: str(action) for case, action in Policy({"capability": "skip"}).table.items()}
+    assert Policy.of_table(table).table == Policy({"capability": "skip"}).table

@@ -29,6 +29,7 @@ from turnout import (
     UnknownRoute,
     UpstreamError,
 )
+from turnout.engine.audit import decode, encode
 from turnout.engine.clock import VirtualClock
 from turnout.engine.context import Eviction, Identity, SessionContext
 from turnout.engine.errors import surface
@@ -667,3 +668,114 @@ def test_a_full_database_is_served_around_and_remembers_again_when_there_is_room
     assert "make room" in full.record.notes[0]
     assert after.record.notes == ()
     assert [probe.target for probe in again.record.probes] == ["b"]
+
+
+# -- hostile ids, odd arguments, leaving at an awkward moment
+
+
+@pytest.mark.parametrize(
+    "session", ["\ud800", "s\x00\n\x1b[31m", "x" * 100_000, 7], ids=["half", "controls", "long", "7"]
+)
+def test_any_id_is_remembered_and_every_record_can_be_written(session: Any, tmp_path: Path) -> None:
+    house = House({"a": [CAPABILITY]}, memory=SqliteMemory(tmp_path / "e.db"), memory_timeout_ms=10_000)
+
+    async def story(router: Router) -> None:
+        for _ in range(2):
+            await router.turn(BODY, session=session, request_id=session)
+
+    house.play(story)
+    assert house.asked == [["a", "b"], ["b"]]
+    assert [decode(encode(record)) for record in house.records] == house.records
+    assert house.records[1].notes == ()
+
+
+def test_headers_that_are_no_text_are_absent() -> None:
+    assert House().turn(headers={"x-request-id": None, "X-Session-Id": 7}).record.request == ""
+
+
+@pytest.mark.parametrize("size", [1.5, -1, "9", True], ids=repr)
+def test_a_size_is_a_whole_number_of_tokens(size: Any) -> None:
+    with pytest.raises(InvalidBody, match="whole number of tokens"):
+        House().turn(size=size)
+
+
+def test_a_sink_that_would_never_be_awaited_is_refused() -> None:
+    async def sink(record: AuditRecord) -> None: ...
+
+    with pytest.raises(ConfigurationError, match="on_record is async"):
+        House(on_record=sink).router()
+
+
+@pytest.mark.parametrize("bound", [0, -1.0, float("nan")], ids=repr)
+def test_a_memory_bound_that_cannot_be_used_means_no_bound(bound: float) -> None:
+    class Slow(InMemory):
+        async def read(self, identity: Identity, *, now: float) -> SessionContext:
+            await asyncio.sleep(3600)
+            return await super().read(identity, now=now)
+
+    reply = House(memory=Slow(), memory_timeout_ms=bound).turn()
+    assert reply.record.notes == ()
+    assert reply.record.took == 3600
+
+
+def test_a_memory_that_raises_before_it_can_be_awaited_is_served_around_too() -> None:
+    class Rude(InMemory):
+        def read(self, identity: Identity, *, now: float) -> Any:
+            raise OSError("no such store")
+
+        def touch(self, identity: Identity, *, now: float) -> Any:
+            raise OSError("no such store")
+
+    house = House({"a": [CAPABILITY]}, memory=Rude())
+    assert house.turn().served_by == "b"
+    assert house.records[0].notes[-1] == "memory: could not touch: OSError: no such store"
+
+
+def test_a_caller_who_leaves_during_the_bookkeeping_takes_no_removal_along() -> None:
+    class Slow(InMemory):
+        async def forget(self, *args: Any, **named: Any) -> tuple[Change, ...]:
+            await asyncio.sleep(5)
+            return await super().forget(*args, **named)
+
+    house = House({"a": [CAPABILITY]}, memory=Slow(), memory_timeout_ms=60_000)
+
+    async def story(router: Router) -> None:
+        await router.turn(BODY, session="s1")
+        last = asyncio.create_task(router.turn(BODY, session="s1", final=True))
+        await asyncio.sleep(1)
+        last.cancel()
+        await asyncio.wait([last])
+        await asyncio.sleep(10)
+        await router.turn(BODY, session="s1")
+
+    house.play(story)
+    assert house.asked == [["a", "b"], ["b"], ["a", "b"]]
+    assert [record.state for record in house.records] == ["served"] * 3
+
+
+def test_closing_again_waits_for_the_same_end_and_the_memory_is_closed_whatever_fails() -> None:
+    closed: list[str] = []
+
+    class Watched(InMemory):
+        async def close(self) -> None:
+            closed.append("memory")
+
+    class Failing(ScriptedTransport):
+        async def aclose(self) -> None:
+            raise OSError("sockets are stuck")
+
+    house = House({"a": [ok(after=5)]}, memory=Watched())
+    house.transport = Failing({"a": [ok(after=5)]}, clock=house.clock)
+
+    async def story() -> None:
+        router = house.router()
+        turn = asyncio.create_task(router.turn(BODY))
+        await asyncio.sleep(1)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(router.close(), 1)
+        with pytest.raises(OSError, match="stuck"):
+            await router.close()
+        assert turn.done()
+
+    house.clock.run(story())
+    assert closed == ["memory"]

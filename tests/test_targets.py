@@ -87,3 +87,23 @@ def test_a_ladder_is_of_one_wire_format() -> None:
     other = Target("b", format="openai_responses")  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match="mixes the wire formats openai_chat, openai_responses"):
         Route(id="chat", ladder=(Target("a"), other))
+
+
+@pytest.mark.parametrize(
+    "url", ["nonsense", "ftp://a.example", "http://", "http://a.example:99999", "http://[", "//a"]
+)
+def test_a_base_url_that_is_no_address_is_refused(url: str) -> None:
+    with pytest.raises(ConfigurationError, match="is no address"):
+        Target("a", base_url=url)
+
+
+@pytest.mark.parametrize("value", ["two\nlines", "mü", "\x00"])
+def test_an_extra_header_that_cannot_be_sent_is_refused_and_not_told(value: str) -> None:
+    with pytest.raises(ConfigurationError, match="x-tag: no header can carry that") as refused:
+        Target("a", extra_headers={"x-tag": f"secret{value}"})
+    assert "secret" not in str(refused.value)
+
+
+def test_an_answer_has_room_for_a_byte() -> None:
+    with pytest.raises(ConfigurationError, match="max_body_bytes is 0; give 1 or more"):
+        Target("a", max_body_bytes=0)

@@ -449,3 +449,18 @@ def test_only_an_interruption_interrupts() -> None:
     with pytest.raises(StepRefused, match="'answered' interrupts nothing"):
         turn.interrupt("answered")  # type: ignore[arg-type]
     assert turn.state == "classified"
+
+
+def test_a_refused_step_changes_nothing() -> None:
+    turn = Turn(LADDER)
+    other = Turn(LADDER, id="other")
+    other.probed(CAPABILITY)
+    other.act()
+    with pytest.raises(StepRefused, match="cannot go on to another target: it is probing"):
+        turn.advance(other.context)
+    assert turn.context == EMPTY
+    turn.probed(None)
+    turn.act()
+    with pytest.raises(StepRefused):
+        turn.advance(other.context)
+    assert turn.record().rereads == ()

@@ -459,3 +459,148 @@ def raw(
             await asyncio.gather(*serving)
 
     asyncio.run(asyncio.wait_for(play(), 60))
+
+
+# -- a connection that was kept
+
+
+@pytest.mark.parametrize("breaks", [1, 2], ids=["then it serves", "then the fresh one breaks too"])
+def test_a_kept_connection_that_breaks_before_a_byte_costs_no_retry_and_is_tried_afresh_once(
+    breaks: int,
+) -> None:
+    connections: list[int] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connections.append(0)
+        number = len(connections)
+        while not reader.at_eof():
+            try:
+                await _request(reader)
+            except asyncio.IncompleteReadError:
+                break
+            connections[number - 1] += 1
+            if (number == 1 and connections[0] == 2) or 1 < number <= breaks:
+                break
+            writer.write(_response(200, json.dumps(ANSWER).encode()))
+            await writer.drain()
+        writer.close()
+
+    async def story(base_url: str) -> None:
+        target = Target("a", base_url=base_url, max_retries=0)
+        async with Router(ladder=[target], memory=InMemory()) as router:
+            await router.turn(MESSAGES)
+            if breaks == 1:
+                (probe,) = (await router.turn(MESSAGES)).record.probes
+            else:
+                with pytest.raises(TurnFailed) as failed:
+                    await router.turn(MESSAGES)
+                (probe,) = failed.value.record.probes
+        assert len(probe.attempts) == 2
+        assert [attempt.waited for attempt in probe.attempts] == [0, 0]
+
+    raw(serve, story)
+    assert connections == [2, 1]
+
+
+def test_a_fresh_connection_that_breaks_is_not_tried_for_free() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await _request(reader)
+        writer.close()
+
+    async def story(base_url: str) -> None:
+        with pytest.raises(TurnFailed) as failed:
+            async with Router(
+                ladder=[Target("a", base_url=base_url, max_retries=0)], memory=InMemory()
+            ) as router:
+                await router.turn(MESSAGES)
+        assert len(failed.value.record.probes[0].attempts) == 1
+
+    raw(serve, story)
+
+
+# -- what is not kept
+
+
+def test_an_upstreams_id_of_an_answered_request_is_kept_only_if_it_tells_nothing_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("A_KEY", "sk-some-secret-1")
+    ids = iter(["sk-some-secret-1", "Good-morning-dear-Mrs-Whitlock-of-Elm", "req-1"])
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for sent in ids:
+            await _request(reader)
+            writer.write(_response(200, json.dumps(ANSWER).encode(), f"x-request-id: {sent}"))
+            await writer.drain()
+        writer.close()
+
+    async def story(base_url: str) -> None:
+        body = {"messages": [{"content": "Good-morning-dear-Mrs-Whitlock-of-Elm-Street"}]}
+        target = Target("a", base_url=base_url, api_key_env="A_KEY")
+        async with Router(ladder=[target], memory=InMemory()) as router:
+            replies = [await router.turn(body) for _ in range(3)]
+        assert [reply.record.probes[0].attempts[0].request_id for reply in replies] == ["", "", "req-1"]
+
+    raw(serve, story)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"\xef\xbb\xbf" + json.dumps(ANSWER).encode(), json.dumps({**ANSWER, "logprob": float("nan")}).encode()],
+    ids=["a byte order mark", "NaN"],
+)
+def test_json_that_bends_the_standard_is_read(body: bytes) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await _request(reader)
+        writer.write(_response(200, body))
+        await writer.drain()
+        writer.close()
+
+    async def story(base_url: str) -> None:
+        async with Router(ladder=[Target("a", base_url=base_url)], memory=InMemory()) as router:
+            reply = await router.turn(MESSAGES)
+        assert reply.body["choices"] == ANSWER["choices"]
+
+    raw(serve, story)
+
+
+def test_a_key_that_is_in_an_extra_header_behind_a_scheme_is_not_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    key = "sk-extra-secret-77"
+    error = {"error": {"message": f"no such key: {key}"}}
+    failure = outcome(lambda _: (400, error), extra_headers={"x-auth": f"Bearer   {key}"})
+    assert str(failure.error) == "target 'a': caller_error (HTTP 400): no such key: [credential]"
+
+
+# -- configuration
+
+
+def test_a_credential_that_is_gone_is_the_configurations_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("A_KEY", "sk-some-secret-1")
+    router = Router(
+        ladder=[Target("a", base_url="http://127.0.0.1:9", api_key_env="A_KEY")], memory=InMemory()
+    )
+    monkeypatch.delenv("A_KEY")
+    with pytest.raises(TurnFailed, match="A_KEY is not set") as failed:
+        asyncio.run(router.turn(MESSAGES))
+    assert failed.value.surface == (502, "upstream_error", "upstream_configuration_error")
+    assert failed.value.record.ended_by == "broken"
+
+
+def test_a_callable_that_fails_is_told_without_its_text() -> None:
+    def fails() -> str:
+        raise ValueError("the vault says: sk-secret-of-the-vault")
+
+    with pytest.raises(TurnFailed) as failed:
+        routed(api_key=fails)
+    assert failed.value.record.error.endswith("its api_key callable raised ValueError")
+
+
+def test_a_callable_that_hangs_is_left_at_the_bound_on_connecting() -> None:
+    async def hangs() -> str:
+        await asyncio.get_running_loop().create_future()
+        return ""
+
+    with pytest.raises(TurnFailed, match=r"its api_key callable gave none within 0\.05 s"):
+        routed(api_key=hangs, connect_timeout_secs=0.05)
