@@ -1,7 +1,8 @@
 """The audit record: what one turn did and why, enough to replay it without a network.
 
 Frozen, with a schema number. New fields have defaults and no field changes its type, so
-that old records are read for ever. A record holds no prompt, no answer, no credential.
+that old records are read for ever. A record holds no prompt and no answer: of what an
+upstream or a client says, what may be kept is decided in `redaction.py`.
 """
 
 from __future__ import annotations

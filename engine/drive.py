@@ -113,7 +113,8 @@ class Drive:
 
     def _broken(self, error: BaseException) -> TurnBroken:
         self._interrupt("broken")
-        broken = TurnBroken(f"route {self._route.id!r}: {type(error).__name__}: {error}")
+        said = self._cleaned(f"{type(error).__name__}: {error}")
+        broken = TurnBroken(f"route {self._route.id!r}: {said}")
         broken.__cause__ = error
         return broken
 
@@ -177,7 +178,7 @@ class Drive:
             started=self._started,
             took=self._clock.monotonic() - self._began,
             request=self._asking.request_id,
-            error="" if failure is None else Redactor((), self._request.body).clean(str(failure)),
+            error="" if failure is None else self._cleaned(str(failure)),
             usage=outcome.usage if isinstance(outcome, Answer) else None,
             notes=tuple(self._memory.notes),
         )
@@ -187,6 +188,9 @@ class Drive:
             except Exception:
                 LOG.exception("turn %s: on_record raised; the turn goes on", record.turn)
         return record
+
+    def _cleaned(self, text: str) -> str:
+        return Redactor((), self._request.body).clean(text)
 
 
 def _error(probe: Probe, verdict: Verdict) -> UpstreamError:

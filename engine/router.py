@@ -182,7 +182,7 @@ class Router:
 
         Raises:
             TurnFailed: with the concrete upstream error and the record.
-            RequestRefused: no such route, or no body to route; there was no turn.
+            RequestRefused: no such route, or a body that is no JSON object; there was no turn.
             RouterMisused: closed, or of another event loop or process.
         """
         chosen = self._route(route)

@@ -21,11 +21,12 @@ class JsonLines:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self._torn = False
+        os.close(self._open())  # a path that cannot be used is told now, not turn by turn
 
     def __call__(self, record: AuditRecord) -> None:
         # what a full disk has cut off must not spoil the line that comes after it
         line = b"\n" * self._torn + encode(record) + b"\n"
-        file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        file = self._open()
         try:
             self._torn = True
             while line:
@@ -33,3 +34,6 @@ class JsonLines:
             self._torn = False
         finally:
             os.close(file)
+
+    def _open(self) -> int:
+        return os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)

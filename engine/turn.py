@@ -1,22 +1,4 @@
-"""One turn, without a clock and without I/O.
-
-A `Turn` says which target to probe, is told the outcome, and ends served or failed. Who
-owns the I/O steps it, sync or async:
-
-    turn = Turn(ladder, policy=policy, context=memory.read(identity))
-    while not turn.ended:
-        answer, verdict = ask(turn.target)      # yours; verdict is None if it answered
-        turn.probed(verdict, at=time.time())    # probing -> classified
-        turn.act()                              # classified -> served | evicted | skipped | failed
-        if turn.eviction:
-            memory.record(identity, turn.eviction)   # durably, before the next probe
-        if not turn.ended:
-            turn.advance(memory.read(identity))      # -> probing | failed
-    turn.record(...)
-
-`interrupt("expired")`, `"cancelled"` or `"broken"` may come between any two of these calls.
-`Router` is the caller that does this over HTTP.
-"""
+"""One turn, without a clock and without I/O: see `Turn`."""
 
 from __future__ import annotations
 
@@ -73,7 +55,24 @@ _NOT_TRIED: Final[Mapping[str, WhyNotTried]] = {
 
 
 class Turn:
-    """The model that the turn machine steps.
+    """One turn as its machine steps it. It says whom to ask, is told the outcome, and ends served or failed.
+
+    Who owns the I/O steps it, sync or async; `Router` is who does it over HTTP:
+
+        turn = Turn(ladder, policy=policy, context=read(session), id=new_id())
+        while not turn.ended:
+            verdict = ask(turn.target)            # yours: a Verdict, or None if it answered
+            turn.probed(verdict, at=time.time())  # probing -> classified
+            turn.act()                            # classified -> served, evicted, skipped or failed
+            if turn.eviction is not None:
+                keep(session, turn.eviction)      # durably, before the next target is asked
+            if not turn.ended:
+                turn.advance(read(session))       # evicted or skipped -> probing or failed
+        for eviction in turn.restored:            # what this turn has contradicted
+            remove(session, eviction)
+        record = turn.record(error=str(verdict.message) if verdict else "")
+
+    `interrupt("expired")`, `"cancelled"` or `"broken"` may come between any two of these calls.
 
     Args:
         ladder: the targets to try, in order, each once.
@@ -205,7 +204,9 @@ class Turn:
     def act(self) -> None:
         """Act on what was classified. Leads to `served`, `evicted`, `skipped` or `failed`."""
         if self.state != _CLASSIFIED:
-            raise StepRefused(f"turn {self.id!r} has nothing to act on: it is {self.state}")
+            raise StepRefused(
+                f"turn {self.id!r} has nothing to act on: it is {self.state}; call probed() first"
+            )
         probe = self._probes[-1]
         if probe.reason is not None:
             self._step(probe.reason)
@@ -245,7 +246,8 @@ class Turn:
             StepRefused: the turn has ended, or the trigger is none of these.
         """
         if trigger not in get_args(Interruption):
-            raise StepRefused(f"turn {self.id!r}: {trigger!r} interrupts nothing; give one of {Interruption}")
+            known = ", ".join(get_args(Interruption))
+            raise StepRefused(f"turn {self.id!r}: {trigger!r} interrupts nothing; give one of {known}")
         asking = self._target if self.state == _PROBING and attempts else None
         self._step(trigger)
         if asking is not None:

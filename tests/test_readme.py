@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from turnout.engine.audit import AttemptRecord, AuditRecord, ProbeRecord
+from turnout.engine.context import Eviction
 from turnout.engine.diagram import mermaid
 from turnout.engine.policy import DEFAULT_POLICY
 from turnout.machines import turn as turn_machine
@@ -59,3 +61,17 @@ def test_the_grid_is_what_the_demo_prints() -> None:
     snapshot = (HOUSE / "tests" / "__snapshots__" / "test_demo.ambr").read_text()
     grid = [line.strip() for line in block("").strip().splitlines()]
     assert [line for line in grid if line not in snapshot] == []
+
+
+def test_the_turn_of_the_page_on_embedding_is_stepped_as_it_says(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (HOUSE / "docs" / "embedding.md").read_text()
+    program = re.findall(r"```python\n(.*?)```", page, re.DOTALL)[-1]
+    exec(compile(program, "docs/embedding.md", "exec"), {"__name__": "page"})
+    assert capsys.readouterr().out == "['small', 'large'] ['large']\n"
+
+
+def test_the_page_on_records_tells_every_field() -> None:
+    page = (HOUSE / "docs" / "records.md").read_text()
+    for record in (AuditRecord, ProbeRecord, AttemptRecord, Eviction):
+        for field in record.__struct_fields__:
+            assert f"`{field}`" in page or field in ("fingerprint", "machine", "latest_turn", "latest_at")

@@ -5,6 +5,8 @@ skipped for the turn; and every turn leaves a record that says why.
 """
 
 from turnout.engine.audit import AuditRecord
+from turnout.engine.classify.verdict import Evidence, Verdict
+from turnout.engine.context import Eviction, SessionContext
 from turnout.engine.errors import (
     ClientError,
     ConfigurationError,
@@ -37,6 +39,8 @@ __all__ = [
     "ConfigurationError",
     "DeadlineExceeded",
     "ErrorKind",
+    "Eviction",
+    "Evidence",
     "InMemory",
     "InjectionRefused",
     "InvalidBody",
@@ -50,6 +54,7 @@ __all__ = [
     "Router",
     "RouterMisused",
     "RoutingFallbackReason",
+    "SessionContext",
     "SqliteMemory",
     "Target",
     "Turn",
@@ -58,4 +63,5 @@ __all__ = [
     "TurnoutError",
     "UnknownRoute",
     "UpstreamError",
+    "Verdict",
 ]
