@@ -104,17 +104,25 @@ class VirtualClock(SystemClock):
         Raises:
             Standstill: every task waits and no timer is set.
         """
-        with asyncio.Runner(loop_factory=lambda: _VirtualLoop(self)) as runner:
-            return runner.run(story)
+        try:
+            with asyncio.Runner(loop_factory=lambda: _VirtualLoop(self, _JumpingSelector())) as runner:
+                return runner.run(story)
+        finally:
+            story.close()  # it never began where there was no loop to be had
 
 
 class _VirtualLoop(asyncio.SelectorEventLoop):
     """An event loop whose time is a virtual clock's."""
 
-    def __init__(self, clock: VirtualClock) -> None:
+    def __init__(self, clock: VirtualClock, selector: _JumpingSelector) -> None:
         self._clock = clock
         self._in_threads = 0
-        super().__init__(_JumpingSelector(self._jump))
+        try:
+            super().__init__(selector)
+        except OSError:
+            asyncio.BaseEventLoop.close(self)  # half made as it is, it could not be closed when it goes
+            raise
+        selector.jump = self._jump
 
     def time(self) -> float:
         return self._clock.monotonic()
@@ -149,15 +157,13 @@ class _VirtualLoop(asyncio.SelectorEventLoop):
 
 
 class _JumpingSelector(selectors.DefaultSelector):
-    def __init__(self, jump: Callable[[float | None], bool]) -> None:
-        super().__init__()
-        self._jump = jump
+    jump: Callable[[float | None], bool]
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         ready = super().select(0)
         if ready or timeout == 0:
             return ready
-        if self._jump(timeout):
+        if self.jump(timeout):
             return []
         # a thread reports through the loop's own socket, which the selector sees
         return super().select(timeout)

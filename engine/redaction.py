@@ -20,6 +20,20 @@ RUN: Final = 24
 SHORTEST_SECRET: Final = 8
 """A shorter credential would be found in any text; it is refused at load."""
 
+KEY: Final = re.compile(
+    r"""(?<![A-Za-z0-9])(?:
+          (?:sk|rk|csk|xai|pplx|nvapi|sess) - [A-Za-z0-9_-]{12,}
+        | (?:sk|rk) _ (?:live|test) _ [A-Za-z0-9]{8,}
+        | (?:gsk|hf|r8|fw|ghp|gho|ghs|github_pat|glpat|tgp_v1) [_-] [A-Za-z0-9_-]{16,}
+        | xox[abprs] - [A-Za-z0-9-]{8,}
+        | (?:AIza|AKIA|ASIA) [A-Za-z0-9_-]{16,}
+        | eyJ [A-Za-z0-9_-]{8,} \. [A-Za-z0-9_-]{8,} \S*
+        | -----BEGIN [ ] [A-Z0-9 ]* PRIVATE [ ] KEY [\s\S]*
+    )""",
+    re.VERBOSE,
+)
+"""What providers' keys and tokens look like, by the prefixes that they publish."""
+
 _BLOCK: Final = RUN // 2
 _READ: Final = 3 * 1024
 _LONGEST_NAME: Final = 128
@@ -54,6 +68,7 @@ class Redactor:
         text = _UNSEEN.sub("", _ESCAPED.sub(lambda found: chr(int(found[1], 16)), message))
         if self._secret is not None:
             text = self._secret.sub("[credential]", text)
+        text = KEY.sub("[credential]", text)
         text = _SPACE.sub(" ", text)[:_READ]
         text = _URL.sub(lambda found: safe_url(found.group()), text)
         return _cut(self._without_quotations(text).strip(), LONGEST)
@@ -62,7 +77,7 @@ class Redactor:
         """An identifier of the upstream's, such as its id of the request; empty if it is none, or quotes."""
         if len(text) > _LONGEST_NAME or not _NAME.fullmatch(text):
             return ""
-        if self._secret is not None and self._secret.search(text):
+        if KEY.search(text) or (self._secret is not None and self._secret.search(text)):
             return ""
         sent = msgspec.json.encode(self._request) if len(text) >= RUN else b""
         quotes = (text[at : at + _BLOCK].encode() in sent for at in range(0, len(text) - _BLOCK + 1, _BLOCK))

@@ -7,6 +7,7 @@ Everything of the router is the real thing but what carries a request.
 from __future__ import annotations
 
 import asyncio
+import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
@@ -22,9 +23,10 @@ from turnout.engine.classify.verdict import Verdict
 from turnout.engine.clock import Standstill, VirtualClock
 from turnout.engine.context import Identity
 from turnout.engine.deployment import MemorySettings
-from turnout.engine.errors import ClientError, ScenarioError, TurnFailed
+from turnout.engine.errors import ClientError, MemoryTrouble, ScenarioError, TurnFailed
 from turnout.engine.memory import from_url
 from turnout.engine.memory.protocol import Memory
+from turnout.engine.printable import printable
 from turnout.engine.probe import Request
 from turnout.engine.route import Route
 from turnout.engine.router import Reply, Router
@@ -85,6 +87,8 @@ class PlayedTurn:
     """Its place in `repeat`, from 1."""
     outcome: Outcome
     record: AuditRecord
+    notes: tuple[str, ...]
+    """What went wrong beside it: those of the record, without the place of a memory that is gone now."""
     misses: tuple[Miss, ...]
 
 
@@ -92,15 +96,21 @@ def play(scenario: Scenario) -> tuple[PlayedTurn, ...]:
     """Play every turn of a scenario, in the order of the file.
 
     Raises:
-        ScenarioError: a turn hangs, and nothing will ever end it.
+        ScenarioError: a turn hangs, and nothing will ever end it; or the system has no room for the play.
     """
     clock = VirtualClock()
-    with tempfile.TemporaryDirectory() if scenario.on_disk else nullcontext() as folder:
-        try:
-            return clock.run(_Play(scenario, clock, _Store(scenario.memory, folder)).run())
-        except Standstill:
-            what = "a turn hangs for ever; give it cancel_at, or its route or client a bound in seconds"
-            raise ScenarioError(f"{scenario.source}: {what}") from None
+    try:
+        with tempfile.TemporaryDirectory() if scenario.on_disk else nullcontext() as folder:
+            store = _Store(scenario.memory, folder)
+            try:
+                return clock.run(_Play(scenario, clock, store).run())
+            except MemoryTrouble as trouble:
+                what = f"cannot be played: {store.told(str(trouble))}"
+    except Standstill:
+        what = "a turn hangs for ever; give it cancel_at, or its route or client a bound in seconds"
+    except OSError as error:
+        what = f"cannot be played: {error.strerror or error}"
+    raise ScenarioError(printable(f"{scenario.source}: {what}"))
 
 
 class _Store:
@@ -108,12 +118,17 @@ class _Store:
 
     def __init__(self, settings: MemorySettings, folder: str | None) -> None:
         self._settings = settings
+        self._folder = folder
         self._url = "memory:" if folder is None else f"sqlite:{Path(folder) / 'turnout.db'}"
         self._kept = None if folder is not None else self._opened()
 
     def open(self) -> Memory:
         """The memory for one more router, which closes it. A memory that is no file loses nothing by that."""
         return self._kept or self._opened()
+
+    def told(self, note: str) -> str:
+        """What is said of the memory, without the folder, which has another name each time."""
+        return note if self._folder is None else note.replace(f"{self._folder}{os.sep}", "")
 
     def _opened(self) -> Memory:
         settings = self._settings
@@ -158,42 +173,64 @@ class _Play:
         self._memory = store.open()
         self._transport = _OfTheTurn()
         self._routers = [self._router(scenario.route)]
+        """Those that are not closed: the one in force, and before it those that are to close."""
+        self._turns: list[asyncio.Task[PlayedTurn]] = []
+        self._closing: list[asyncio.Task[None]] = []
 
     async def run(self) -> tuple[PlayedTurn, ...]:
-        turns: list[asyncio.Task[PlayedTurn]] = []
-        for number, (turn, repeat) in enumerate(_each(self._scenario.turns), 1):
-            stage = _Stage(number, turn, repeat, self._clock)
-            await self._until(stage, turns)
-            await self._prepare(turn)
-            turns.append(asyncio.create_task(self._end(stage, self._begin(stage))))
-        played = tuple(await asyncio.gather(*turns))
-        for router in self._routers:
-            await router.close()
-        await self._memory.close()
-        return played
+        try:
+            for number, (turn, repeat) in enumerate(_each(self._scenario.turns), 1):
+                stage = _Stage(number, turn, repeat, self._clock)
+                await self._until(stage)
+                await self._prepare(turn)
+                self._turns.append(asyncio.create_task(self._end(stage, self._begin(stage))))
+            played = await asyncio.gather(*self._turns)
+            await asyncio.gather(*self._closing)
+            return tuple(played)
+        finally:
+            for router in self._routers:
+                await router.close()
+            await self._memory.close()
 
-    async def _until(self, stage: _Stage, before: list[asyncio.Task[PlayedTurn]]) -> None:
+    async def _until(self, stage: _Stage) -> None:
         """Wait until it is time for a turn."""
         at = stage.turn.at
-        if at is None and before:
-            await asyncio.wait(before[-1:])
+        if at is None and self._turns:
+            await asyncio.wait(self._turns[-1:])
         now = self._clock.monotonic()
         ahead = 0.0 if at is None else at - now
         if _millis(ahead) < 0:
             stage.late = (Miss("at", at, _millis(now)),)
         # no two turns do anything at the very same time: threads of a store would race
-        await self._clock.sleep(max(ahead, 0.0) + stage.number * AN_INSTANT)
+        begins = now if at is None else at + (stage.number - 1) * AN_INSTANT
+        await self._clock.sleep(max(begins - now, 0.0) + AN_INSTANT)
 
     async def _prepare(self, turn: PlannedTurn) -> None:
         """What happens to the router before a turn."""
         if turn.restart:
             await self._routers.pop().close()
+        elif turn.reload:
+            await self._replace(self._routers[-1])
         if turn.restart or turn.reload:
             self._routers.append(self._router(turn.route))
         if turn.restore is not None:
             await self._routers[-1].restore(target=turn.restore)
         if turn.forget is not None:
             await self._routers[-1].forget(turn.forget)
+
+    async def _replace(self, router: Router) -> None:
+        """Close a router: now, if no turn is running, else once they have ended."""
+        if running := [turn for turn in self._turns if not turn.done()]:
+            self._closing.append(asyncio.create_task(self._close(router, running)))
+        else:
+            await self._close(router, [])
+
+    async def _close(self, router: Router, running: list[asyncio.Task[PlayedTurn]]) -> None:
+        if running:
+            await asyncio.wait(running)
+            await self._clock.sleep(AN_INSTANT / 2)  # between what turns do
+        await router.close()
+        self._routers.remove(router)
 
     def _router(self, route: Route) -> Router:
         settings = self._scenario.memory
@@ -262,6 +299,7 @@ class _Play:
             repeat=stage.repeat,
             outcome=outcome,
             record=record,
+            notes=tuple(map(self._store.told, record.notes)),
             misses=tuple(_misses(stage, outcome)),
         )
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from turnout.engine.audit import AuditRecord, PassedOver, ProbeRecord
+from turnout.engine.printable import printable, shortened
 from turnout.machines.vocabulary import RoutingFallbackReason
 
 _CUT_SHORT: Final = {"expired": "deadline", "cancelled": "cancelled", "broken": "broken"}
@@ -15,8 +16,8 @@ _CUT_SHORT: Final = {"expired": "deadline", "cancelled": "cancelled", "broken": 
 def who(record: AuditRecord) -> str:
     """The session, and the agent of it: a dash for an id that there is not."""
     caller = record.caller
-    session = caller.session or "-"
-    return f"{session}/{caller.agent or '-'}" if caller.subagent else session
+    session, agent = (printable(shortened(name)) or "-" for name in (caller.session, caller.agent))
+    return f"{session}/{agent}" if caller.subagent else session
 
 
 def tell(record: AuditRecord, *, turn_name: Callable[[str], str] = str) -> str:
@@ -25,7 +26,7 @@ def tell(record: AuditRecord, *, turn_name: Callable[[str], str] = str) -> str:
     Args:
         turn_name: what to call the turn with this id.
     """
-    return ", ".join(_story(record, turn_name))
+    return printable(", ".join(_story(record, turn_name)))
 
 
 def _story(record: AuditRecord, turn_name: Callable[[str], str]) -> Iterator[str]:

@@ -288,16 +288,15 @@ async def _read(response: httpx.Response, most: int) -> tuple[bytes, bool]:
 
 
 def _answer(body: bytes) -> dict[str, Any] | None:
-    try:
-        decoded = msgspec.json.decode(body)
-    except (msgspec.DecodeError, RecursionError):
-        decoded = _lenient(body)
+    decoded = _decoded(body)
     return decoded if openai_chat.is_answer(decoded) and not carries_error(body) else None
 
 
-def _lenient(body: bytes) -> object:
-    """JSON with what some servers put into it against the standard: a byte order mark, NaN."""
-    try:
-        return json.loads(body)
-    except (ValueError, RecursionError):
-        return None
+def _decoded(body: bytes) -> Any:
+    """The body's JSON, also with what some servers put into it against the standard: NaN, a BOM."""
+    for decode in (msgspec.json.decode, json.loads):
+        try:
+            return decode(body)
+        except (msgspec.DecodeError, ValueError, RecursionError):
+            continue
+    return None

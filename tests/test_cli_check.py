@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -96,6 +97,17 @@ def test_a_file_that_cannot_be_read_does_not_keep_others_from_being_checked(file
 
 def test_bad_toml_says_where() -> None:
     assert "(at line 1, column 8)" in check("broken.toml").output
+
+
+def test_a_file_s_name_may_be_anything_and_steers_no_terminal() -> None:
+    name = os.fsdecode(b"caf\xff\x1b[31m\n.toml")
+    Path(name).write_text(BAD)
+    result = check(name, f"no-{name}")
+    assert all(line.isprintable() for line in result.output.splitlines())
+    shown = r"caf\udcff\x1b[31m\n.toml"
+    assert f"error: {shown}: [targets.a] max_retries: is 99; give 0 to 10\n" in result.output
+    assert f"{shown}: 2 errors, 1 warning\n" in result.output
+    assert f"error: no-{shown}: cannot be read: No such file or directory\n" in result.output
 
 
 def test_no_file_is_no_check() -> None:

@@ -1,7 +1,9 @@
 """`turnout demo`, told as what a newcomer sees, what the servers counted and what is left behind."""
 
 import asyncio
+import os
 import re
+import resource
 import stat
 import tempfile
 from collections.abc import Mapping
@@ -12,6 +14,7 @@ from click.testing import CliRunner, Result
 from syrupy.assertion import SnapshotAssertion
 
 from turnout import AuditRecord, RoutingFallbackReason
+from turnout.engine import loopback
 from turnout.engine.audit import decode
 from turnout.engine.cli import main, story
 from turnout.engine.cli.demo import WRONG
@@ -20,7 +23,8 @@ TURNS = 6
 
 
 def demo(*arguments: str, color: bool = False, charset: str = "utf-8") -> Result:
-    return CliRunner(charset=charset).invoke(main, ["demo", *arguments], color=color)
+    wanted = {"NO_COLOR": None, "TERM": "xterm"}
+    return CliRunner(charset=charset, env=wanted).invoke(main, ["demo", *arguments], color=color)
 
 
 def play(folder: Path, on: Mapping[str, str] | None = None) -> tuple[Mapping[str, int], list[AuditRecord]]:
@@ -154,6 +158,47 @@ def test_a_demo_that_cannot_go_on_says_why_and_fails(tmp_path: Path, monkeypatch
     assert "turn 2 " in shown.output
     assert "turn 3 " not in shown.output
     assert "the demo stopped: target 'large': auth (HTTP 401): Incorrect API key provided" in shown.output
+
+
+def test_a_folder_that_takes_no_file_is_told_before_anything_is_played(tmp_path: Path) -> None:
+    longest = os.pathconf("/", "PC_PATH_MAX")
+    folder = tmp_path
+    while (
+        left := longest - len(str(folder)) - 3
+    ) > 0:  # a folder may be there whose files could not be named
+        folder /= "f" * min(left, 200)
+    refused = demo("--dir", str(folder))
+    assert refused.exit_code == 2
+    assert "File name too long; give an empty or new folder" in " ".join(refused.output.split())
+    assert "turn 1" not in refused.output
+
+
+def test_a_disk_that_fills_up_is_one_line_that_names_the_file(tmp_path: Path) -> None:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1024, before[1]))
+    try:
+        shown = demo("--dir", str(tmp_path))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert shown.exit_code == 1
+    assert shown.stderr == f"Error: {tmp_path / 'records.jsonl'}: File too large\n"
+
+
+def test_without_a_port_the_demo_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loopback, "HOST", "192.0.2.1")  # nobody's address
+    shown = demo("--dir", str(tmp_path))
+    assert shown.exit_code == 1
+    (line,) = shown.stderr.splitlines()
+    assert line.startswith("Error: ")
+    assert "192.0.2.1" in line
+
+
+def test_without_a_temporary_folder_the_demo_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
+    shown = demo()
+    assert shown.exit_code == 1
+    (line,) = shown.stderr.splitlines()
+    assert re.fullmatch(rf"Error: {tmp_path}/missing/turnout-demo-\w+: No such file or directory", line)
 
 
 def test_help_has_an_example() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import datetime
 import math
 import re
@@ -35,6 +36,8 @@ from turnout.engine.policy import ALLOWED, Action
 from turnout.engine.targets import Client
 
 SECRET = "hunter2-hunter2-hunter2"
+MIXED = "9f8e7d6c5b4a39281706"
+"""A key of a provider whose keys look like nothing in particular."""
 FILE_PATH = Path("deployment.toml")
 
 EXAMPLE = """
@@ -220,7 +223,11 @@ class TestFilesThatCannotBeRead:
         [
             (b'[memory]\nurl = "memory:', "is no TOML: .*at end of document"),
             (b"a = 1\nb = ]", r"is no TOML: .*\(at line 2, column 5\)"),
-            (b"a = '\xff'", "is no TOML: 'utf-8' codec"),
+            (b"a = 1\nb = '\xff'", r"is no TOML: it is not encoded in UTF-8; save it as that \(at line 2\)"),
+            ("a = 1".encode("utf-16"), r"is no TOML: it is not encoded in UTF-8.* \(at line 1\)"),
+            ("a = 1".encode("utf-16-le"), r"is no TOML: it is not encoded in UTF-8.* \(at line 1\)"),
+            (b"a = " + b"[" * 101 + b"]" * 101, "is nested too deeply to be read; at most 100 levels are"),
+            (b"a" + b".a" * 101 + b" = 1", "is nested too deeply to be read"),
             (b"a = " + b"[" * 100_000, "is nested too deeply to be read"),
             (b"a = " + b"9" * 5_000, "is no TOML"),
         ],
@@ -233,6 +240,19 @@ class TestFilesThatCannotBeRead:
         assert examination.count(Level.ERROR) == 1
         with pytest.raises(ConfigurationError, match=why):
             load(file)
+
+    def test_quote_no_key_in_full(self, file: Path) -> None:
+        file.write_text(f"[{'k' * 200_000}]\n" * 2)
+        with pytest.raises(ConfigurationError, match=r"kkk….* \(at line 2, column \d+\)$") as refused:
+            load(file)
+        assert len(str(refused.value)) < 300 + len(str(file))
+
+    def test_may_begin_with_a_byte_order_mark_and_nest_a_hundred_levels(self, file: Path) -> None:
+        deep = "[" * 96 + "]" * 96  # within four tables
+        file.write_text(EXAMPLE + f"[llm_clients.openrouter.extra_body]\nx = {deep}", encoding="utf-8-sig")
+        examination = examine(file)
+        assert examination.readable
+        assert examination.count(Level.ERROR) == 0
 
     def test_may_not_be_there(self, file: Path) -> None:
         with pytest.raises(ConfigurationError) as refused:
@@ -421,11 +441,12 @@ class TestKeys:
         assert only(document) == line
         assert not loads(document)
 
-    @pytest.mark.parametrize("bound", [0, -1, math.nan, math.inf, 1e9])
+    @pytest.mark.parametrize("bound", [0, -1, math.nan, math.inf, -math.inf, 1e9])
     @pytest.mark.parametrize("key", ["connect_timeout_secs", "timeout_secs", "deadline_secs"])
     def test_a_bound_that_means_none_is_an_error_that_loads(self, key: str, bound: float) -> None:
         document = small(route={key: bound}) if key == "deadline_secs" else small({key: bound})
-        assert "which means no bound; give seconds above 0, at most 31536000" in only(document)
+        shown = "1000000000" if bound == 1e9 else str(bound)
+        assert f"is {shown}, which means no bound; give seconds above 0, at most 31536000" in only(document)
         assert loads(document)
 
     def test_the_schema_of_a_later_version_is_the_only_thing_that_is_said(self) -> None:
@@ -459,6 +480,16 @@ class TestKeys:
         document["targets"]["x.y"] = {"base_url": "https://llm.example", "max_retries": -1}
         document["routes"]["chat"]["ladder"] = ["a", "b", "x.y"]
         assert only(document) == 'error: [targets."x.y"] max_retries: is -1; give 0 to 10'
+
+    def test_a_key_of_any_length_is_shown_in_brief(self) -> None:
+        line = only(small({"k" * 200_000: 1}))
+        assert line.startswith(f"error: [llm_clients.here] {'k' * 119}…: is unknown here")
+        assert len(line) < 600
+
+    def test_a_name_of_any_length_is_offered_in_brief(self) -> None:
+        document = small(target={"llm_client": "nobody"})
+        document["llm_clients"]["k" * 200_000] = {}
+        assert max(map(len, told(document))) < 600
 
 
 class TestReferences:
@@ -573,6 +604,19 @@ class TestCredentials:
             {"extra_body": {"nested": [{"deep": f"sk-{SECRET}"}]}},
             {"headers": {"x": f"sk-{SECRET}"}},
             {f"sk-{SECRET}": 1, "api_key": SECRET},
+            {"extra_headers": {"x-goog-key": SECRET}},
+            {"extra_headers": {"tenant_key": SECRET}},
+            {"extra_headers": {"x-note": "Basic " + base64.b64encode(f"me:{SECRET}".encode()).decode()}},
+            {"extra_headers": {"x-note": f"sk_live_{SECRET.replace('-', '')}"}},
+            {"extra_headers": {"x-note": f"xoxb-{SECRET}"}},
+            {"extra_headers": {"http-referer": f"https://me:{SECRET}@app.example"}},
+            {"extra_headers": {"my secret": SECRET}},
+            {"extra_query": {"code": SECRET}},
+            {"extra_body": {"pem": f"-----BEGIN RSA PRIVATE KEY-----\n{SECRET}"}},
+            {"base_url": f"https://llm.example/v1?code={SECRET}"},
+            {"base_url": f"https://llm.example/v1;api_key={SECRET}"},
+            {"base_url": f"https://llm.example/v1?x=1;api%5Fkey={SECRET}"},
+            {"base_url": f"https://llm.example/v1#access_token={SECRET}"},
         ],
     )
     def test_have_no_place_in_a_file_and_are_never_shown(self, client: dict[str, Any]) -> None:
@@ -583,6 +627,43 @@ class TestCredentials:
         assert "0123456789" not in repr(examined(document).findings)
         assert not loads(document)
 
+    @pytest.mark.parametrize("value", [SECRET, 12345678, [SECRET], {"env": SECRET}])
+    def test_are_expected_in_the_environment_whatever_the_type_of_a_key_that_is_none(
+        self, value: Any
+    ) -> None:
+        assert only(small({"api_key": value})) == (
+            "error: [llm_clients.here] api_key: holds a credential, which does not belong in a file:"
+            " put it into an environment variable and name that in api_key_env"
+        )
+
+    @pytest.mark.parametrize(
+        "document",
+        [
+            small({"auth_header": f"{MIXED} x"}),
+            small({"forward_headers": [f"{MIXED} x"]}),
+            small({"forward_headers": [f"{MIXED}-token"]}),
+            small({"extra_headers": {f"{MIXED} x": "y"}}),
+            small({"format": MIXED}),
+            small({"format": f"{MIXED} and so on"}),
+            small({"api_key_env": MIXED}),
+            small({"api_key_env": MIXED.upper()}),
+            small(target={"llm_client": MIXED}),
+            small(route={"ladder": ["a", "b", MIXED, MIXED]}),
+            small(route={"on": {"unavailable": MIXED}}),
+            small(memory={"on_memory_error": MIXED}),
+            small(memory={"url": f"redis://me:{MIXED}@cache"}),
+            small(memory={"url": MIXED}),
+        ],
+    )
+    def test_that_were_put_in_the_place_of_a_name_are_not_shown(self, document: dict[str, Any]) -> None:
+        assert told(document)
+        assert MIXED not in "\n".join(told(document)).lower()
+
+    def test_a_word_that_is_no_name_here_is_shown_and_anything_else_is_a_value(self) -> None:
+        assert "is 'grpc'; give" in only(small({"format": "grpc"}))
+        assert "is a value; give" in only(small({"format": "g" * 41}))
+        assert "is a value; give" in only(small({"format": "two words"}))
+
     def test_are_found_once_however_they_show(self) -> None:
         assert len(told(small({"api_key": f"sk-{SECRET}"}))) == 1
 
@@ -590,6 +671,9 @@ class TestCredentials:
         "client",
         [
             {"extra_headers": {"x-title": "my app", "http-referer": "https://app.example", "x-empty": ""}},
+            {"extra_headers": {"x-title": "Basic authentication", "anthropic-version": "2023-06-01"}},
+            {"extra_headers": {"openai-organization": "org-AbCdEfGh12345678IjKl", "idempotency-key": "a"}},
+            {"forward_headers": ["traceparent", "x-request-id", "anthropic-version", "idempotency-key"]},
             {"extra_query": {"api-version": "2024-10-21"}},
             {"base_url": "https://llm.example/v1?api-version=1"},
             {"extra_body": {"stop_token": "<s>", "max_tokens": 5}},
@@ -612,8 +696,11 @@ class TestCredentials:
         document = small({"api_key_env": "SHARED_KEY"}, target={"api_key_env": "OWN_KEY"})
         assert only(document, SHARED_KEY=SECRET).startswith("warning: [targets.a] api_key_env: names OWN_KEY")
 
-    def test_a_variable_s_name_is_not_shown_if_it_could_be_the_key(self) -> None:
-        line = only(small({"api_key_env": "hunter2hunter2"}))
+    @pytest.mark.parametrize(
+        "name", ["hunter2hunter2", "ABCD1234EFGH5678", "abcdefghijklmnop", "KEY_A1B2C3D4E5F6G7H8"]
+    )
+    def test_a_variable_s_name_is_not_shown_if_it_could_be_the_key(self, name: str) -> None:
+        line = only(small({"api_key_env": name}))
         assert line.startswith("warning: [llm_clients.here] api_key_env: names a variable, which is not set")
 
     @pytest.mark.parametrize("name", ["", "MY-KEY", "1KEY", "$KEY"])
@@ -687,6 +774,12 @@ class TestAddressesAndHeaders:
         )
         assert not loads(document)
 
+    def test_a_fragment_is_never_sent(self) -> None:
+        assert only(small({"base_url": "https://llm.example/v1#hunter2"})) == (
+            "error: [llm_clients.here] base_url: has a fragment, which is never sent;"
+            " take out the # and what follows it"
+        )
+
     @pytest.mark.parametrize(
         "url", ["https://llm.example", "HTTP://10.0.0.1:8080/v1/", "https://[2001:db8::1]/v1"]
     )
@@ -696,9 +789,9 @@ class TestAddressesAndHeaders:
     @pytest.mark.parametrize(
         ("client", "line"),
         [
-            ({"auth_header": "x api key"}, "auth_header: is 'x api key', which cannot carry a credential"),
+            ({"auth_header": "x api key"}, "auth_header: is no name of a header; give one like x-api-key"),
             ({"auth_header": "Connection"}, "auth_header: is 'Connection', which cannot carry a credential"),
-            ({"forward_headers": ["x:y"]}, "forward_headers: holds 'x:y', which is no name of a header"),
+            ({"forward_headers": ["x:y"]}, "forward_headers: holds what is no name of a header; give names"),
             (
                 {"forward_headers": ["Authorization"]},
                 "forward_headers: holds 'Authorization', which is never forwarded from here",
@@ -707,7 +800,9 @@ class TestAddressesAndHeaders:
                 {"forward_headers": ["host"]},
                 "forward_headers: holds 'host', which belongs to the caller's connection",
             ),
-            ({"extra_headers": {"x\r\ny": "z"}}, r'extra_headers] "x\r\ny": is no name of a header'),
+            ({"extra_headers": {"x\r\ny": "z"}}, "extra_headers] [not shown]: is no name of a header"),
+            ({"extra_headers": {"x y": 1}}, "extra_headers] [not shown]: is a whole number; give a string"),
+            ({"extra_headers": {"x": "a\tb"}}, "extra_headers] x: cannot be sent"),
             ({"extra_headers": {"x": "a\r\nb: c"}}, "extra_headers] x: cannot be sent"),
             ({"extra_headers": {"x": " a"}}, "extra_headers] x: cannot be sent"),
             (

@@ -77,6 +77,43 @@ def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     assert "cannot be written" in result.output
 
 
+def test_what_was_written_once_is_written_anew(tmp_path: Path) -> None:
+    drawn("--write", tmp_path)
+    (tmp_path / "turn.mmd").write_text("stateDiagram-v2\n    an --> earlier: version\n")
+    (tmp_path / "other.md").write_text("mine")
+    drawn("--write", tmp_path)
+    assert (tmp_path / "turn.mmd").read_text(encoding="utf-8") == diagram.gallery()["turn.mmd"]
+    assert (tmp_path / "other.md").read_text() == "mine"
+
+
+@pytest.mark.parametrize("name", diagram.gallery())
+@pytest.mark.parametrize("content", [b"", b"# Diagrams\n\nMy own.\n", b"\xff\n"])
+def test_a_file_of_somebody_else_is_never_overwritten(name: str, content: bytes, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(content)
+    result = turnout("--write", tmp_path)
+    assert result.exit_code == 2
+    assert f"would overwrite {tmp_path / name}, which it has not written" in " ".join(result.output.split())
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == {name: content}
+
+
+@pytest.mark.parametrize(
+    ("beside", "named"),
+    [
+        (["turn"], "[MACHINE]"),
+        (["--format", "mermaid"], "--format"),
+        (["--deployment", "d.toml"], "--deployment"),
+        (["--route", "chat"], "--route"),
+    ],
+)
+def test_what_chooses_a_drawing_does_not_go_with_writing_all(
+    beside: list[str], named: str, tmp_path: Path
+) -> None:
+    result = turnout(*beside, "--write", tmp_path)
+    assert result.exit_code == 2
+    assert f"leave '{named}' out" in result.output
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_the_readme_shows_every_diagram_inline() -> None:
     shown = re.findall(r"```mermaid\n(.*?)```", diagram.gallery()["README.md"], re.DOTALL)
     assert shown == [content for name, content in diagram.gallery().items() if name.endswith(".mmd")]

@@ -126,6 +126,17 @@ def test_a_long_credential_in_a_code_is_found_before_anything_is_cut() -> None:
     assert len(Redactor([], {}).verdict(long).code) == 128
 
 
+def test_what_looks_like_a_providers_key_is_taken_for_one_whoevers_it_is() -> None:
+    for key in ("sk-proj-abcdef0123456789", "AIzaSyA0123456789abcdef", "ghp_0123456789abcdefghij"):
+        assert (
+            Redactor([], {})
+            .clean(f"Incorrect API key provided: {key}.")
+            .startswith("Incorrect API key provided: [credential]")
+        )
+        assert Redactor([], {}).name(key) == ""
+    assert Redactor([], {}).clean("bearer authentication is required") == "bearer authentication is required"
+
+
 @pytest.mark.parametrize(
     ("sent", "kept"),
     [

@@ -7,6 +7,7 @@ import re
 import tomllib
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -112,6 +113,32 @@ def test_turns_that_are_repeated_at_one_time_overlap() -> None:
     first = turns[0].record.started
     assert [turn.record.started - first for turn in turns] == pytest.approx([0, 0, 0], abs=0.0005)
     assert [turn.record.turn for turn in turns] == ["000001", "000002", "000003"]
+
+
+@pytest.mark.parametrize("at", [0, 10, 1_000_000])
+def test_a_thousand_turns_at_one_time_are_all_in_time(at: int) -> None:
+    turns = played(f"[[turns]]\nat = {at}\nrepeat = 1000\n[turns.expect]\ntook = 0")
+    assert [turn.misses for turn in turns] == [()] * 1000
+
+
+def test_of_what_happens_at_one_time_the_earlier_turn_s_comes_first_every_time() -> None:
+    """The first turn learns at 5 that `small` is out, just as two more begin, on another router."""
+    story = """
+        [[turns]]
+        at = 0
+        upstream = { small = [{ kind = "capability", after = 5 }], large = [{ ok = "", after = 5 }] }
+        [[turns]]
+        at = 5
+        reload = {}
+        repeat = 2
+        upstream.large = [{ ok = "", after = 5 }]
+        [[turns]]
+        at = 10
+        reload.client.max_retries = 0
+        """
+    runs = [played(story, shared=f'{ROUTE}[memory]\nurl = "sqlite:"\n') for _ in range(20)]
+    assert [turn.outcome.probes for turn in runs[0]] == [("small", "large"), *[("large",)] * 3]
+    assert all([turn.record for turn in run] == [turn.record for turn in runs[0]] for run in runs)
 
 
 def test_each_turn_has_its_own_script_also_where_turns_overlap() -> None:
@@ -355,7 +382,7 @@ def test_a_turn_that_nothing_will_ever_end_is_a_mistake_in_the_file() -> None:
         ("turns = [{ repeat = 0 }]", "turns[1].repeat: is 0; give 1 to 1000"),
         ("turns = [{ at = nan }]", "turns[1].at: is nan; give 0 to 31536000"),
         ("turns = [{ at = inf }]", "turns[1].at: is inf; give 0 to 31536000"),
-        ("turns = [{ cancel_at = -1 }]", "turns[1].cancel_at: is -1.0; give 0 to 31536000"),
+        ("turns = [{ cancel_at = -1 }]", "turns[1].cancel_at: is -1; give 0 to 31536000"),
         (f"turns = [{{ size = 1{'0' * 30} }}]", "turns[1].size: is too large; give 0 to 1000000000"),
         (
             "turns = [{ request = { stream = true } }]",
@@ -414,7 +441,7 @@ def test_a_mistake_is_named_by_its_place_with_what_would_be_right(text: str, lin
         ),
         ("small = [{ reset = false }]", ".small[1].reset: is false; give true, or leave it out"),
         ("small = [{ hang = true, after = 2 }]", ".small[1].after: is unknown here; choose from hang"),
-        ("small = [{ ok = '', after = -1 }]", ".small[1].after: is -1.0; give 0 to 31536000"),
+        ("small = [{ ok = '', after = -1 }]", ".small[1].after: is -1; give 0 to 31536000"),
         ("small = [{ events = [] }]", ".small[1].events: is not supported by this version of turnout"),
     ],
 )
@@ -499,7 +526,7 @@ def test_an_expectation_that_could_never_hold_is_named_by_its_place(expect: str,
         ),
         (
             "route = { ladder = ['a'] }\nmemory = { url = 'sqlite:turnout.db' }",
-            "memory.url: is 'sqlite:turnout.db'; give sqlite: for a fresh file, or memory:",
+            "memory.url: is no memory of a scenario; give sqlite: for a fresh file, or memory:",
         ),
         (
             "route = { ladder = ['a'] }\nmemory = { ttl_secs = 0 }",
@@ -581,6 +608,15 @@ def test_a_file_that_is_nested_too_deeply_is_refused(tmp_path: Path) -> None:
     deep.write_text(f"{ROUTE}[[turns]]\nrequest.{dotted} = 1")
     with pytest.raises(ScenarioError, match=r"deep\.toml: is nested too deeply"):
         load(deep)
+
+
+def test_how_deep_a_file_may_nest_does_not_depend_on_the_interpreter(tmp_path: Path) -> None:
+    file = tmp_path / "deep.toml"
+    # the file, its list of turns, the turn and its request are four levels
+    for levels, readable in ((96, True), (97, False)):
+        file.write_text(f"{ROUTE}[[turns]]\nrequest.x = {'[' * levels}{']' * levels}")
+        with nullcontext() if readable else pytest.raises(ScenarioError, match="at most 100 levels"):
+            assert play(load(file))
 
 
 KEYS = st.sampled_from(

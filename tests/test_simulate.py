@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import resource
+import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 
@@ -173,7 +177,14 @@ def test_json_is_one_object_a_turn_with_every_key() -> None:
     result = simulate("--json", "cat.toml")
     assert result.exit_code == 0
     first, second, third = objects(result.stdout)
-    assert list(first) == ["file", "turn", "repeat", "name", *(field.name for field in fields(Outcome))]
+    assert list(first) == [
+        "file",
+        "turn",
+        "repeat",
+        "name",
+        *(field.name for field in fields(Outcome)),
+        "notes",
+    ]
     assert first["evicted"] == ["small"]
     assert first["code"] is None
     assert [(told["turn"], told["repeat"]) for told in (first, second, third)] == [(1, 1), (2, 1), (2, 2)]
@@ -204,6 +215,164 @@ def test_json_stays_json_when_something_does_not_hold() -> None:
 def test_the_output_is_the_same_every_time() -> None:
     arguments = ("--trace", "ends.toml", "cat.toml", "wrong.toml")
     assert simulate(*arguments).output == simulate(*arguments).output
+
+
+# -- what is not ours to believe
+
+
+EVIL = "\x1b[31mred\x1b]0;title\x07 \u202e\u009b\nforged line"
+ESCAPED = r"\x1b[31mred\x1b]0;title\x07 \u202e\x9b\nforged line"
+
+
+def test_no_name_and_no_id_steers_the_terminal_or_forges_a_line() -> None:
+    turns = [{"session": EVIL, "agent": EVIL}, {"session": "", "headers": {"x-session-id": f"head-{EVIL}"}}]
+    text = "".join(
+        "[[turns]]\n" + "".join(f"{key} = {in_toml(value)}\n" for key, value in turn.items())
+        for turn in turns
+    )
+    text += '[turns.expect]\ncode = "x\\u202e"\n'
+    Path("evil.toml").write_text(f'name = {in_toml(EVIL)}\n[route]\nladder = ["small"]\n{text}')
+    result = simulate("--trace", "evil.toml")
+    lines = result.output.splitlines()
+    assert all(line.isprintable() for line in lines)
+    assert lines[0] == ESCAPED
+    assert lines[1].startswith(f"  1 {ESCAPED}/{ESCAPED}  small -> served ")
+    assert f"  2 head-{ESCAPED} " in lines[4]
+    assert lines[-1] == r'    evil.toml: turn 2: code: expected "x\u202e", got null'
+    (told, _) = simulate("--json", "evil.toml").stdout.splitlines()
+    assert told.isprintable()
+    assert json.loads(told)["name"] == EVIL
+
+
+def in_toml(value: object) -> str:
+    """A string, or a table of strings, as TOML writes it."""
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{key} = {in_toml(inner)}" for key, inner in value.items()) + " }"
+    return json.dumps(value)
+
+
+def test_a_name_of_any_length_is_shown_in_brief() -> None:
+    long = "n" * 200_000
+    Path("long.toml").write_text(
+        f'name = "{long}"\n[route]\nladder = ["small"]\n[[turns]]\nsession = "{long}"\nagent = "{long}"\n'
+        f'[turns.expect]\ncode = "{long}"\nstripped.small = ["{long}"]'
+    )
+    assert max(map(len, simulate("long.toml").output.splitlines())) < 400
+
+
+def test_a_file_s_name_may_be_anything() -> None:
+    for content, file in ((CAT, os.fsdecode(b"caf\xff\x1b.toml")), ("[", os.fsdecode(b"bad\xff\x1b.toml"))):
+        Path(file).write_text(content)
+    files = [os.fsdecode(b"caf\xff\x1b.toml"), os.fsdecode(b"bad\xff\x1b.toml")]
+    result = simulate("--json", *files)
+    assert {told["file"] for told in objects(result.stdout)} == {r"caf\udcff\x1b.toml"}
+    assert result.stderr.startswith(r"bad\udcff\x1b.toml: is no TOML: ")
+    assert simulate(files[0]).output.isascii()
+
+
+# -- what the system refuses
+
+
+def reloading(at: str) -> str:
+    """A story of a hundred turns, each of another session and each on a router of its own."""
+    turns = "".join(
+        f"""
+        [[turns]]
+        reload = {{}}
+        session = "t{number}"
+        {at}
+        upstream.small = [{{ kind = "capability", after = 1 }}]
+        [turns.expect]
+        probes = ["small", "large"]
+        evicted = ["small"]
+        """
+        for number in range(100)
+    )
+    return f'[route]\nladder = ["small", "large"]\n[memory]\nurl = "sqlite:"\n[[turns]]\n{turns}'
+
+
+@contextmanager
+def limited(what: int, most: int) -> Iterator[None]:
+    """At most so much of something that the system gives."""
+    before = resource.getrlimit(what)
+    resource.setrlimit(what, (most, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(what, before)
+
+
+def descriptors() -> int:
+    """How many are open."""
+    return len(list(Path("/dev/fd").iterdir()))
+
+
+def a_free_one() -> int:
+    """The lowest descriptor that is not open."""
+    with Path(os.devnull).open() as file:
+        return file.fileno()
+
+
+def test_a_router_that_was_reloaded_gives_back_what_it_held() -> None:
+    Path("reloads.toml").write_text(reloading(""))
+    before = descriptors()
+    with limited(resource.RLIMIT_NOFILE, a_free_one() + 40):
+        result = simulate("reloads.toml")
+    assert result.exit_code == 0, result.output
+    assert "note:" not in result.output
+    assert descriptors() == before
+
+
+def test_turns_that_run_on_a_router_that_was_reloaded_end_there_undisturbed() -> None:
+    Path("overlapping.toml").write_text(reloading("at = 0"))
+    before = descriptors()
+    first, second = (simulate("overlapping.toml") for _ in range(2))
+    assert first.exit_code == 0, first.output
+    assert "note:" not in first.output
+    assert first.output == second.output
+    assert descriptors() == before
+
+
+def test_a_hanging_story_gives_back_what_it_held() -> None:
+    hangs = '[route]\nladder = ["small"]\n[client]\ntimeout_secs = 0\n[memory]\nurl = "sqlite:"\n'
+    Path("hangs.toml").write_text(f"{hangs}[[turns]]\n[[turns]]\nupstream.small = [{{ hang = true }}]")
+    before = descriptors()
+    assert "a turn hangs for ever" in simulate("hangs.toml").output
+    assert descriptors() == before
+
+
+def test_a_store_in_trouble_is_told_below_the_turn_and_the_same_every_time() -> None:
+    sessions = "".join(
+        f'[[turns]]\nsession = "s{n}"\nupstream.small = [{{ kind = "capability" }}]\n' for n in range(40)
+    )
+    Path("full.toml").write_text(f'[route]\nladder = ["small"]\n[memory]\nurl = "sqlite:"\n{sessions}')
+    with limited(resource.RLIMIT_FSIZE, 96 * 1024):
+        first, second = (simulate("full.toml").output for _ in range(2))
+        told = list(objects(simulate("--json", "full.toml").stdout))
+    assert first == second
+    notes = [line for line in first.splitlines() if "note" in line]
+    assert notes
+    assert all(line.startswith("    note: memory turnout.db: could not record: ") for line in notes)
+    assert [f"    note: {note}" for turn in told for note in list(turn["notes"])] == notes
+    assert told[0]["notes"] == []
+
+
+def test_a_file_that_there_is_no_room_to_play_is_unusable_and_the_others_still_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("disk.toml").write_text('[route]\nladder = ["small"]\n[memory]\nurl = "sqlite:"\n[[turns]]')
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
+    result = simulate("disk.toml", "cat.toml")
+    assert result.exit_code == 2
+    assert result.stderr == "disk.toml: cannot be played: No such file or directory\n"
+    assert result.stdout.startswith("a capability reject is probed once")
+
+
+def test_without_descriptors_a_file_is_unusable_and_nothing_else_is_said() -> None:
+    with limited(resource.RLIMIT_NOFILE, a_free_one() + 1):
+        result = simulate("cat.toml")
+    assert result.exit_code == 2
+    assert result.output == "cat.toml: cannot be played: Too many open files\n"
 
 
 def test_real_sockets_are_not_supported_yet() -> None:

@@ -9,6 +9,7 @@ import click
 
 from turnout.engine.deployment import Examination, examine
 from turnout.engine.deployment.finding import Level
+from turnout.engine.printable import printable
 
 ALL_WELL: Final = 0
 MISTAKES: Final = 1
@@ -39,7 +40,7 @@ def command(ctx: click.Context, files: tuple[Path, ...]) -> None:
         examination = examine(file)
         for finding in examination.findings:
             click.echo(f"{finding.level}: {finding}")
-        click.echo(f"{file}: {_summary(examination)}")
+        click.echo(f"{printable(str(file))}: {_summary(examination)}")
         worst = max(worst, _status(examination))
     ctx.exit(worst)
 

@@ -16,6 +16,7 @@ from turnout.engine.cli import story
 from turnout.engine.diagram import mermaid
 from turnout.engine.picture import session as session_picture
 from turnout.engine.policy import DEFAULT_POLICY, Action
+from turnout.engine.printable import printable
 from turnout.machines import turn as turn_machine
 from turnout.machines.vocabulary import ErrorKind, RoutingFallbackReason, TurnoutError
 
@@ -119,7 +120,8 @@ def command(folder: Path | None) -> None:
     try:
         _show(place, using)
     except TurnoutError as error:
-        raise click.ClickException(f"the demo stopped: {error}; its files are in {place}") from error
+        stopped = printable(f"the demo stopped: {error}; its files are in {place}")
+        raise click.ClickException(stopped) from error
 
 
 def _show(folder: Path, using: Marks) -> None:
@@ -144,7 +146,7 @@ cost {more} certain rejections more in these {turns} turns.
 """)
     _draw(folder)
     for label, name in (("records", story.RECORDS), ("memory", story.MEMORY), ("picture", PICTURE)):
-        click.echo(f"{label:<9}{folder / name}")
+        click.echo(f"{label:<9}{printable(str(folder / name))}")
     click.echo(NEXT)
 
 
@@ -161,8 +163,9 @@ def _draw(folder: Path) -> None:
         "# The machine that routed each turn, and its policy\n\n"
         f"```mermaid\n{mermaid(turn_machine.DEFINITION, DEFAULT_POLICY).rstrip()}\n```\n"
     )
-    (folder / PICTURE).touch(mode=0o600)
-    (folder / PICTURE).write_text(text, encoding="utf-8")
+    with story.naming(folder / PICTURE):
+        (folder / PICTURE).touch(mode=0o600)
+        (folder / PICTURE).write_text(text, encoding="utf-8")
 
 
 def _place(folder: Path | None) -> Path:
@@ -172,6 +175,8 @@ def _place(folder: Path | None) -> Path:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         wrong = "it is not empty" if any(folder.iterdir()) else ""
+        if not wrong:
+            (folder / story.RECORDS).touch(mode=0o600)  # told now that it takes no files, not after a turn
     except OSError as error:
         wrong = str(error.strerror)
     if wrong:

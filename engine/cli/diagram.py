@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
 import click
+from click.core import ParameterSource
 
 from turnout.engine import diagram
 from turnout.engine.policy import DEFAULT_POLICY, Policy
+from turnout.engine.printable import printable
 from turnout.machines.catalog import MACHINES
 from turnout.machines.stepping import Definition
 
@@ -19,6 +21,9 @@ if TYPE_CHECKING:
 Format = Literal["mermaid", "dot", "table"]
 
 POLICY: Final = "policy"
+
+OPENING: Final = {".md": 3, ".mmd": 1}
+"""How many of its first lines tell that a file was written here."""
 
 OF_A_MACHINE: Final[Mapping[Format, Callable[[Definition, Policy], str]]] = {
     "mermaid": diagram.mermaid,
@@ -41,9 +46,18 @@ OF_A_POLICY: Final[Mapping[Format, Callable[[Policy], str]]] = {
     "--write",
     metavar="DIR",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Write every diagram and a README that shows them into this folder.",
+    help="Write every diagram and a README that shows them into this folder; goes with nothing else."
+    " Overwrites nothing that it has not written.",
 )
-def command(what: str, format: Format, deployment: str | None, route: str | None, write: Path | None) -> None:
+@click.pass_context
+def command(
+    ctx: click.Context,
+    what: str,
+    format: Format,
+    deployment: str | None,
+    route: str | None,
+    write: Path | None,
+) -> None:
     """Draw a machine: turn (if none is named), standing or probe; or the policy.
 
     \b
@@ -53,6 +67,7 @@ def command(what: str, format: Format, deployment: str | None, route: str | None
       turnout diagram policy --deployment deployment.toml --route chat
     """  # noqa: D301 - click has to see the backspace
     if write is not None:
+        _alone(ctx)
         _write(write)
         return
     policy = _policy(deployment, route)
@@ -63,14 +78,40 @@ def command(what: str, format: Format, deployment: str | None, route: str | None
     click.echo(drawn, nl=False)
 
 
+def _alone(ctx: click.Context) -> None:
+    for param in ctx.command.params:
+        given = ctx.get_parameter_source(str(param.name)) is ParameterSource.COMMANDLINE
+        if given and param.name != "write":
+            raise click.UsageError(f"--write goes with nothing else; leave {param.get_error_hint(ctx)} out.")
+
+
 def _write(folder: Path) -> None:
+    files = {folder / name: content for name, content in diagram.gallery().items()}
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for name, content in diagram.gallery().items():
-            (folder / name).write_text(content, encoding="utf-8")
-            click.echo(folder / name)
+        if foreign := [file for file, content in files.items() if _is_foreign(file, content)]:
+            what = f"would overwrite {', '.join(map(str, foreign))}, which it has not written; move that away"
+            raise click.BadParameter(what, param_hint="--write")
+        for file, content in files.items():
+            file.write_text(content, encoding="utf-8")
     except OSError as error:
-        raise click.ClickException(f"{folder} cannot be written: {error.strerror}") from error
+        raise click.ClickException(printable(f"{folder} cannot be written: {error.strerror}")) from error
+    for file in files:
+        click.echo(printable(str(file)))
+
+
+def _is_foreign(file: Path, content: str) -> bool:
+    """Whether a file is there that this command has not written: its first lines are others.
+
+    Args:
+        content: what would be written there.
+    """
+    try:
+        there = file.read_bytes().splitlines()
+    except FileNotFoundError:
+        return False
+    opening = OPENING[file.suffix]
+    return there[:opening] != content.encode().splitlines()[:opening]
 
 
 def _policy(deployment: str | None, route: str | None) -> Policy:

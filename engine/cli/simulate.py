@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final
@@ -10,6 +11,7 @@ import click
 import msgspec
 
 from turnout.engine.errors import ScenarioError
+from turnout.engine.printable import printable, printable_json, shortened
 from turnout.engine.scenario import Scenario, load
 from turnout.engine.simulation import Miss, Outcome, PlayedTurn, play
 from turnout.engine.telling import tell, who
@@ -37,7 +39,10 @@ def command(ctx: click.Context, files: tuple[Path, ...], *, as_json: bool, trace
     """Play scenario files and check what the router did.
 
     Each FILE holds a few turns, what the upstreams answer in each, and what is expected of
-    the router. No network, no waiting, no chance: the output is the same every time.
+    the router. No network, no waiting, no chance: the output is the same every time. What went
+    wrong beside a turn, a store in trouble for one, is a note below its line.
+
+    What a FILE may say, key by key: docs/scenarios.md
 
     \b
     Example:
@@ -47,7 +52,7 @@ def command(ctx: click.Context, files: tuple[Path, ...], *, as_json: bool, trace
     Exit status:
       0  every expectation holds
       1  some do not; each has a line that says what came instead
-      2  a FILE cannot be used; the others were played all the same
+      2  a FILE cannot be used or played; the others were played all the same
     """  # noqa: D301 - click has to see the backspace
     worst = ALL_HOLD
     for file in files:
@@ -68,21 +73,22 @@ def command(ctx: click.Context, files: tuple[Path, ...], *, as_json: bool, trace
 def _in_json(scenario: Scenario, played: tuple[PlayedTurn, ...], trace: bool) -> None:
     for turn in played:
         told: dict[str, Any] = {
-            "file": str(scenario.source),
+            "file": printable(str(scenario.source)),
             "turn": turn.planned.place,
             "repeat": turn.repeat,
             "name": scenario.name,
             **{field.name: getattr(turn.outcome, field.name) for field in fields(Outcome)},
+            "notes": turn.notes,
         }
         if trace:
             told["transitions"] = turn.record.steps
-        click.echo(msgspec.json.encode(told).decode())
+        click.echo(printable_json(msgspec.json.encode(told).decode()))
         for miss in turn.misses:
             click.echo(_missed(scenario, turn, miss), err=True)
 
 
 def _in_words(scenario: Scenario, played: tuple[PlayedTurn, ...], trace: bool) -> None:
-    click.echo(scenario.name)
+    click.echo(printable(shortened(scenario.name)))
     width = max(len(who(turn.record)) for turn in played)
     for turn in played:
         story = tell(turn.record, turn_name=_number)
@@ -91,6 +97,8 @@ def _in_words(scenario: Scenario, played: tuple[PlayedTurn, ...], trace: bool) -
         if trace:
             for step in turn.record.steps:
                 click.echo(f"      {step.source} -- {step.trigger} -> {step.dest}")
+        for note in turn.notes:
+            click.echo(f"    note: {printable(note)}")
         for miss in turn.misses:
             click.echo(f"    {_missed(scenario, turn, miss)}")
 
@@ -105,5 +113,17 @@ def _missed(scenario: Scenario, turn: PlayedTurn, miss: Miss) -> str:
     place = f"turn {turn.planned.place}"
     if turn.planned.repeat > 1:
         place += f" ({turn.repeat} of {turn.planned.repeat})"
-    expected, actual = (msgspec.json.encode(value).decode() for value in (miss.expected, miss.actual))
-    return f"{scenario.source}: {place}: {miss.key}: expected {expected}, got {actual}"
+    expected, actual = (msgspec.json.encode(_brief(value)).decode() for value in (miss.expected, miss.actual))
+    missed = f"{scenario.source}: {place}: {miss.key}: expected {expected}, got {actual}"
+    return printable(missed)
+
+
+def _brief(value: Any) -> Any:
+    """A value of an expectation with each of its texts short enough to be shown."""
+    if isinstance(value, str):
+        return shortened(value)
+    if isinstance(value, tuple):
+        return tuple(map(_brief, value))
+    if isinstance(value, Mapping):
+        return {_brief(key): _brief(inner) for key, inner in value.items()}
+    return value

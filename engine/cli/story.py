@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -112,6 +112,15 @@ def upstreams() -> dict[str, Answer]:
     return {TEXT_ONLY: text_only, "small": small, "flaky": flaky(), "large": large}
 
 
+@contextmanager
+def naming(file: Path) -> Iterator[None]:
+    """Name the file in what the system refuses within: it does so itself where one cannot be opened only."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(file)) from error
+
+
 async def play(
     folder: Path,
     *,
@@ -132,7 +141,7 @@ async def play(
 
     Raises:
         TurnFailed: a turn was not served.
-        OSError: no socket, or no file, is to be had.
+        OSError: no socket is to be had, or no room for a record.
     """
     async with AsyncExitStack() as stack:
         opened = {
@@ -141,6 +150,8 @@ async def play(
         }
         ladder = [Target(name, base_url=up.base_url, max_retries=0) for name, up in opened.items()]
         messages: list[Mapping[str, Any]] = []
+        records: list[AuditRecord] = []
+        keep = JsonLines(folder / RECORDS)
         for life, questions in enumerate(QUESTIONS):
             if life:
                 reopened()
@@ -148,13 +159,18 @@ async def play(
                 ladder=ladder,
                 on=on,
                 memory=SqliteMemory(folder / MEMORY),
-                on_record=JsonLines(folder / RECORDS),
+                on_record=records.append,
                 on_memory_error="raise",
                 memory_timeout_ms=10_000,
             ) as router:
                 for question in questions:
                     messages.append(_asks(question, with_photo=not messages))
-                    reply = await router.turn({"messages": messages}, session="photo")
+                    try:
+                        reply = await router.turn({"messages": messages}, session="photo")
+                    finally:
+                        # a router goes on without a record that cannot be kept; this story does not
+                        with naming(keep.path):
+                            keep(records.pop())
                     messages.append(reply.body["choices"][0]["message"])
                     turned(reply.record)
         return {name: len(upstream.requests) for name, upstream in opened.items()}

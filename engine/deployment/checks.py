@@ -44,7 +44,7 @@ FRAMING: Final = frozenset(
 )
 """Headers that belong to the connection and are set by what carries it."""
 
-_HEADER_VALUE: Final = re.compile(r"(?:[!-~]+(?:[ \t]+[!-~]+)*)?")
+_HEADER_VALUE: Final = re.compile(r"(?:[!-~]+(?: +[!-~]+)*)?")
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _KEY_ITSELF: Final = re.compile(r"(?=[A-Za-z]*[0-9])[A-Za-z0-9]{24,}")
 _BLANK: Final = re.compile(r"[\x00-\x20\x7f]")

@@ -10,6 +10,7 @@ from typing import Final
 from urllib.parse import unquote
 
 from turnout.engine.printable import mixed, printable
+from turnout.engine.redaction import KEY
 
 CREDENTIAL: Final = (
     "holds a credential, which does not belong in a file:"
@@ -17,20 +18,10 @@ CREDENTIAL: Final = (
 )
 
 _LIKE_A_KEY: Final = re.compile(
-    r"""(?<![A-Za-z0-9])(?:
-          (?:sk|rk|csk|xai|pplx|nvapi|sess) - [A-Za-z0-9_-]{12,}
-        | (?:sk|rk) _ (?:live|test) _ [A-Za-z0-9]{8,}
-        | (?:gsk|hf|r8|fw|ghp|gho|ghs|github_pat|glpat|tgp_v1) [_-] [A-Za-z0-9_-]{16,}
-        | xox[abprs] - [A-Za-z0-9-]{8,}
-        | (?:AIza|AKIA|ASIA) [A-Za-z0-9_-]{16,}
-        | eyJ [A-Za-z0-9_-]{8,} \. [A-Za-z0-9_-]{8,} \S*
-        | (?i:bearer) \s+ \S{8,}
-        | -----BEGIN [ ] [A-Z0-9 ]* PRIVATE [ ] KEY [\s\S]*
-        | [A-Za-z] [A-Za-z0-9+.-]{0,30} :// [^\s/?#]* @ \S*
-    )""",
+    rf"{KEY.pattern} | (?i:bearer) \s+ \S{{8,}} | [A-Za-z] [A-Za-z0-9+.-]{{0,30}} :// [^\s/?#]* @ \S*",
     re.VERBOSE,
 )
-"""What providers' keys and tokens look like, wherever they stand, and a URL with a user in it."""
+"""Providers' keys, what a header carries behind `Bearer`, and a URL with a user in it."""
 
 _BASIC: Final = re.compile(r"\bbasic\s+([A-Za-z0-9+/]{8,})=*", re.IGNORECASE)
 

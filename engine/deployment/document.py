@@ -44,11 +44,10 @@ def _text(raw: bytes) -> str:
     """
     wrong = raw.find(b"\0")  # there in UTF-16, marked or not
     try:
-        text = raw.decode("utf-8-sig")
+        if wrong < 0:
+            return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         wrong = error.start
-    if wrong < 0:
-        return text
     line = raw.count(b"\n", 0, wrong) + 1
     raise ValueError(f"it is not encoded in UTF-8; save it as that (at line {line})")
 

@@ -16,7 +16,7 @@ Path = tuple[str, ...]
 """A table's place in a file: `("llm_clients", "openrouter")`; empty for the top of the file."""
 
 HEADER: Final = re.compile(r"[!#$%&'*+.^_`|~A-Za-z0-9-]+")
-"""What a header may be called. What is no such name may be anything, a credential as well: it is not shown."""
+"""What a header may be called. What is no such name may be anything, even a credential: it is not shown."""
 
 _BARE: Final = re.compile(r"[A-Za-z0-9_-]+")
 

@@ -7,8 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
-
 from turnout.engine.deployment import Deployment
 from turnout.engine.deployment.checks import mistakes, shown
 from turnout.engine.deployment.credentials import presentable
@@ -117,7 +115,7 @@ class _Reader:
             raise ScenarioError("\n".join(found))
         return Scenario(
             source=self._source,
-            name=top.get("name", self._source.stem),
+            name=top.get("name", printable(self._source.stem)),
             about=top.get("about", ""),
             memory=loaded.memory,
             on_disk=on_disk,
@@ -153,7 +151,8 @@ class _Reader:
             what = f"is {named(word)}, which is not supported by this version of turnout"
             self._findings.error(path, key, what)
         elif word not in words:
-            self._findings.error(path, key, f"is {named(word)}, which it cannot be{did_you_mean(word, words)}")
+            what = f"is {named(word)}, which it cannot be{did_you_mean(word, words)}"
+            self._findings.error(path, key, what)
 
     def _name(self, path: Place, key: str, name: str, ladder: Iterable[str]) -> None:
         """A name has to be a target's. The ladder is empty where it could not be read."""
@@ -178,7 +177,8 @@ class _Reader:
             under: the table that they stand in, with a dot at its end.
         """
         loaded, wrong = deployment_of(shared, memory, self._source)
-        self._deployments += [f"{printable(str(self._source))}: {under}{place}: {what}" for place, what in wrong]
+        file = printable(str(self._source))
+        self._deployments += [f"{file}: {under}{place}: {what}" for place, what in wrong]
         if loaded is not None:
             self._in_ladders.update(target.name for target in route_of(loaded).ladder)
         return loaded
