@@ -126,6 +126,8 @@ def command(folder: Path | None) -> None:
 
 def _show(folder: Path, using: Marks) -> None:
     click.echo(OPENING)
+    left, passed_over, served = using.left, using.passed_over, using.served
+    click.echo(f"{left} asked in vain   {passed_over} evicted earlier, not asked   {served} served\n")
     click.echo(line("", ((name, None) for name in story.upstreams())))
     turns = 0
 
@@ -139,10 +141,10 @@ def _show(folder: Path, using: Marks) -> None:
         if_skipped = asyncio.run(story.play(Path(elsewhere), on=WRONG))
     more = if_skipped[story.TEXT_ONLY] - arrived[story.TEXT_ONLY]
     click.echo("\nRequests that reached each server, as the servers counted them:")
-    click.echo(line("as above", _counts(arrived)))
-    click.echo(line('if "skip"', _counts(if_skipped)))
-    click.echo(f"""Had capability been mapped to "skip", as if it were an outage, that would have
-cost {more} certain rejections more in these {turns} turns.
+    click.echo(line("Turnout", _counts(arrived)))
+    click.echo(line("skip instead", _counts(if_skipped)))
+    click.echo(f"""The second line is the same session, played again with capability mapped to
+"skip", as if it were an outage: {more} certain rejections more in these {turns} turns.
 """)
     _draw(folder)
     for label, name in (("records", story.RECORDS), ("memory", story.MEMORY), ("picture", PICTURE)):

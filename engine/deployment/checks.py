@@ -154,7 +154,8 @@ def _memory_url(url: str) -> Iterator[Mistake]:
     elif scheme == "sqlite":
         if path.strip() in ("", ":memory:") or path.startswith("//") or "\0" in path:
             yield Mistake(
-                "names no file; give a path, sqlite:turnout.db or sqlite:/var/lib/turnout.db,"
+                "names no file that can be used; give a path without // before it,"
+                " like sqlite:turnout.db or sqlite:/var/lib/turnout.db,"
                 " or memory: to keep nothing"
             )
     elif url != "memory:":
