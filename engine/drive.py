@@ -61,7 +61,7 @@ class Drive:
         self._around = around
         self._clock = around.clock
         self._wanted = Wanted()
-        self._id = around.new_id()
+        self._id = str(around.new_id())
         self._started = self._clock.now()
         self._began = self._clock.monotonic()
         self._needs = openai_chat.needs(request.body)

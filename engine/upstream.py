@@ -11,7 +11,8 @@ import asyncio
 import inspect
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 import httpx
@@ -194,7 +195,8 @@ class HttpUpstream:
             credential = f"Bearer {key}" if key and name == "authorization" else key
         if credential:
             headers[name] = credential
-        told = [credential, *target.extra_headers.values(), *target.extra_query.values(), *_in_url(target)]
+        _, in_url = _address(target.base_url, tuple(target.extra_query.items()))
+        told = [credential, *target.extra_headers.values(), *in_url]
         # a scheme like `Bearer` before a credential is no part of it
         return headers, [part for value in told if value for part in (value, value.split(maxsplit=1)[-1])]
 
@@ -262,14 +264,17 @@ def _pools() -> tuple[httpx.AsyncBaseTransport, httpx.AsyncBaseTransport]:
 
 def url(target: Target) -> httpx.URL:
     """Where a target is asked: its base URL and the format's path, not doubled, with `extra_query`."""
-    base = httpx.URL(target.base_url)
+    return _address(target.base_url, tuple(target.extra_query.items()))[0]
+
+
+@lru_cache(maxsize=1024)
+def _address(base_url: str, query: tuple[tuple[str, str], ...]) -> tuple[httpx.URL, tuple[str, ...]]:
+    """The whole URL, and the values in it that may be credentials. Parsing one costs as much as a turn."""
+    base = httpx.URL(base_url)
     path = base.path.rstrip("/")
     whole = base.copy_with(path=path if path.endswith(openai_chat.PATH) else path + openai_chat.PATH)
-    return whole.copy_merge_params(dict(target.extra_query)) if target.extra_query else whole
-
-
-def _in_url(target: Target) -> Iterator[str]:
-    yield from httpx.URL(target.base_url).params.values()
+    whole = whole.copy_merge_params(dict(query)) if query else whole
+    return whole, tuple(whole.params.values())
 
 
 async def _read(response: httpx.Response, most: int) -> tuple[bytes, bool]:
