@@ -62,7 +62,7 @@ def test_output_that_cannot_be_written_is_one_line_and_no_success(
     Path("a.toml").write_text(SCENARIO)
     with FULL.open("wb") as full:
         status, said = run(*arguments, stdout=full.fileno())
-    assert (status, said) == (1, "Error: the output cannot be written: No space left on device\n")
+    assert (status, said) == (1, "Error: No space left on device\n")
 
 
 def test_a_reader_who_has_read_enough_is_no_error() -> None:

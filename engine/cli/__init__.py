@@ -5,13 +5,11 @@ from __future__ import annotations
 import io
 import os
 import sys
-import traceback
 from contextlib import suppress
 from importlib import import_module
 from typing import Any, Final
 
 import click
-from click import echo
 
 from turnout.engine.printable import printable
 
@@ -44,18 +42,14 @@ class _Commands(click.Group):
             return super().main(*args, **kwargs)
         except OSError as error:
             with suppress(OSError):
-                echo(f"Error: {printable(_told(error))}", err=True)
+                click.echo(f"Error: {printable(_told(error))}", err=True)
             _let_go_of_output()
             sys.exit(FAILED)
 
 
 def _told(error: OSError) -> str:
     why = error.strerror or str(error)
-    if error.filename is not None:
-        return f"{os.fsdecode(error.filename)}: {why}"
-    # what writes to standard output is click's, and nothing else of click's meets the system
-    *_, (last, _) = traceback.walk_tb(error.__traceback__)
-    return f"the output cannot be written: {why}" if last.f_globals["__name__"] == echo.__module__ else why
+    return why if error.filename is None else f"{os.fsdecode(error.filename)}: {why}"
 
 
 def _let_go_of_output() -> None:
