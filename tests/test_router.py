@@ -436,12 +436,15 @@ def test_bookkeeping_that_fails_leaves_a_note_and_changes_nothing_under_raise_to
         House({"a": [refusal("caller_error")]}, memory=memory).turn(final=True)
 
 
-def test_a_slow_memory_is_left_at_its_bound() -> None:
-    class Slow(InMemory):
-        async def read(self, identity: Identity, *, now: float) -> SessionContext:
-            await asyncio.sleep(3600)
-            return await super().read(identity, now=now)
+class Slow(InMemory):
+    """A memory that takes an hour to be read."""
 
+    async def read(self, identity: Identity, *, now: float) -> SessionContext:
+        await asyncio.sleep(3600)
+        return await super().read(identity, now=now)
+
+
+def test_a_slow_memory_is_left_at_its_bound() -> None:
     reply = House(memory=Slow(), memory_timeout_ms=250).turn()
     assert reply.record.took == 0.25
     assert reply.record.notes == ("memory: could not read: no answer within 250 ms",)
@@ -708,11 +711,6 @@ def test_a_sink_that_would_never_be_awaited_is_refused() -> None:
 
 @pytest.mark.parametrize("bound", [0, -1.0, float("nan")], ids=repr)
 def test_a_memory_bound_that_cannot_be_used_means_no_bound(bound: float) -> None:
-    class Slow(InMemory):
-        async def read(self, identity: Identity, *, now: float) -> SessionContext:
-            await asyncio.sleep(3600)
-            return await super().read(identity, now=now)
-
     reply = House(memory=Slow(), memory_timeout_ms=bound).turn()
     assert reply.record.notes == ()
     assert reply.record.took == 3600
@@ -732,12 +730,12 @@ def test_a_memory_that_raises_before_it_can_be_awaited_is_served_around_too() ->
 
 
 def test_a_caller_who_leaves_during_the_bookkeeping_takes_no_removal_along() -> None:
-    class Slow(InMemory):
+    class SlowToForget(InMemory):
         async def forget(self, *args: Any, **named: Any) -> tuple[Change, ...]:
             await asyncio.sleep(5)
             return await super().forget(*args, **named)
 
-    house = House({"a": [CAPABILITY]}, memory=Slow(), memory_timeout_ms=60_000)
+    house = House({"a": [CAPABILITY]}, memory=SlowToForget(), memory_timeout_ms=60_000)
 
     async def story(router: Router) -> None:
         await router.turn(BODY, session="s1")
