@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-from copy import deepcopy
+from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 import msgspec
 
 from turnout.engine.classify import carries_error, classify, too_slow, transport_failure, unreadable
 from turnout.engine.classify.reply import Reply
-from turnout.engine.classify.verdict import UNRECOGNISED, Evidence, Verdict
+from turnout.engine.classify.verdict import UNRECOGNISED, Evidence, Feature, Verdict
 from turnout.engine.clock import Clock
 from turnout.engine.errors import ClientError, TurnBroken
 from turnout.engine.probe import Answer, Request, own_bound
 from turnout.engine.redaction import Redactor
-from turnout.engine.targets import Target
+from turnout.engine.targets import MAX_SECS, Target
+from turnout.engine.upstream import secrets_of
 from turnout.engine.wire import openai_chat
 from turnout.machines.vocabulary import ErrorKind
 
@@ -44,7 +43,7 @@ class CallUpstream:
     ) -> Answer | Verdict:
         """Ask once. What is neither a ClientError nor a failure of transport is raised on."""
         # a copy: what the client does to it is nobody else's business
-        body = deepcopy(openai_chat.outgoing(request.body, target, without))
+        body = msgspec.json.decode(msgspec.json.encode(openai_chat.outgoing(request.body, target, without)))
         own = own_bound(target.timeout_secs, left)
         scope = self._clock.timeout(own)
         try:
@@ -62,9 +61,10 @@ class CallUpstream:
                 raise TurnBroken(
                     f"call= returned {type(answer).__name__} for target {target.name!r}, not a body"
                 )
-            if (verdict := self._refusal(target, answer)) is None:
+            verdict = too_slow(own) if scope.expired() else self._refusal(target, answer)
+            if verdict is None:
                 return Answer(answer, usage=openai_chat.usage(answer))
-        return Redactor((), request.body).verdict(verdict)
+        return Redactor(secrets_of(target), request.quotations).verdict(verdict)
 
     def _refusal(self, target: Target, answer: Mapping[str, Any]) -> Verdict | None:
         """How a body that is no complete answer is read, as over HTTP."""
@@ -80,21 +80,26 @@ def _told(error: ClientError) -> Verdict:
 
     A kind that does not exist is an error that nobody recognised.
     """
-    known = error.kind in set(ErrorKind)
+    known = isinstance(error.kind, str) and error.kind in set(ErrorKind)
     kind = ErrorKind(error.kind) if known else ErrorKind.CALLER_ERROR
-    features = (error.features,) if isinstance(error.features, str) else error.features or ()
     return Verdict(
         kind=kind,
         evidence=Evidence("client_error" if known else UNRECOGNISED, "kind"),
         status=error.status if type(error.status) is int else None,
-        features=tuple(sorted(map(str, features))),
+        features=_features(error.features) if kind is ErrorKind.CAPABILITY else (),
         message=str(error.message or ""),
         retryable=kind is ErrorKind.UNAVAILABLE,
         retry_after=_seconds(error.retry_after),
     )
 
 
+def _features(given: object) -> tuple[str, ...]:
+    """What was refused, in words that there are."""
+    named = (given,) if isinstance(given, str) else given if isinstance(given, Iterable) else ()
+    return tuple(sorted({name if name in set(Feature) else Feature.OTHER.value for name in map(str, named)}))
+
+
 def _seconds(value: object) -> float | None:
-    if isinstance(value, int | float) and math.isfinite(value) and value >= 0:
+    if isinstance(value, int | float) and 0 <= value <= MAX_SECS:
         return float(value)
     return None

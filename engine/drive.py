@@ -26,6 +26,7 @@ from turnout.engine.redaction import Redactor
 from turnout.engine.route import Route
 from turnout.engine.targets import usable
 from turnout.engine.turn import Interruption, Turn
+from turnout.engine.upstream import secrets_of
 from turnout.engine.wire import openai_chat
 from turnout.machines.vocabulary import TurnoutError
 
@@ -112,8 +113,11 @@ class Drive:
             )
 
     def _broken(self, error: BaseException) -> TurnBroken:
+        if isinstance(error, TurnBroken):  # it was cleaned where its secrets are known
+            said = str(error)
+        else:
+            said = self._cleaned(f"{type(error).__name__}: {error}")
         self._interrupt("broken")
-        said = self._cleaned(f"{type(error).__name__}: {error}")
         broken = TurnBroken(f"route {self._route.id!r}: {said}")
         broken.__cause__ = error
         return broken
@@ -190,7 +194,8 @@ class Drive:
         return record
 
     def _cleaned(self, text: str) -> str:
-        return Redactor((), self._request.body).clean(text)
+        secrets = [secret for target in self._route.ladder for secret in secrets_of(target)]
+        return Redactor(secrets, self._request.quotations).clean(text)
 
 
 def _error(probe: Probe, verdict: Verdict) -> UpstreamError:

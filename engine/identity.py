@@ -82,7 +82,7 @@ def identify(
         subagent = bool(agent) or _is_subagent(headers)
     agent = (agent or _first(headers, AGENT)) if subagent else ""
     remembered = bool(session) and (bool(agent) or not subagent)
-    namespace, session, agent = map(_writable, (namespace, session, agent))
+    namespace, session, agent = map(as_id, (namespace, session, agent))
     caller = Caller(
         namespace,
         session,
@@ -92,7 +92,7 @@ def identify(
         remembered,
     )
     identity = Identity(namespace, session, agent) if remembered else None
-    return Asking(caller, identity, _writable(request_id or _first(headers, REQUEST)))
+    return Asking(caller, identity, as_id(request_id or _first(headers, REQUEST)))
 
 
 def _is_subagent(headers: Mapping[str, str]) -> bool:
@@ -120,9 +120,10 @@ def _value(headers: Mapping[str, str], name: str) -> str:
     return inner if isinstance(inner, str) else ""
 
 
-def _writable(id: str) -> str:
-    """The id with its halves of characters escaped, which no file can keep. Other ids stay as they are."""
-    return id if id.isascii() else id.encode("utf-8", "backslashreplace").decode()
+def as_id(given: object) -> str:
+    """An id as memories and records keep it: UUIDs and numbers as text, halves of characters escaped."""
+    text = "" if given is None else str(given)
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
 def _truth(value: str) -> bool | None:

@@ -16,6 +16,7 @@ from msgspec import Struct
 from turnout.engine.audit import AttemptRecord
 from turnout.engine.classify.verdict import Verdict
 from turnout.engine.clock import Clock, Wanted
+from turnout.engine.redaction import Quotations
 from turnout.engine.targets import Target, usable
 from turnout.machines import probe as probe_machine
 from turnout.machines.stepping import StepMachine, StepRefused
@@ -28,13 +29,23 @@ JITTER: Final = 0.25
 """The largest share of a back-off that is added to it by chance."""
 
 
-class Request(Struct, frozen=True):
-    """What the caller asked: a body in the target's wire format, and the caller's headers, in lower case."""
+class Request:
+    """What the caller asked.
 
-    body: Mapping[str, Any]
-    headers: Mapping[str, str]
-    size: int | None = None
-    """The request's size in tokens, where the caller knows it."""
+    Args:
+        body: in the wire format of the ladder.
+        headers: the caller's, in lower case.
+        size: the request's size in tokens, where the caller knows it.
+    """
+
+    __slots__ = ("body", "headers", "quotations", "size")
+
+    def __init__(self, body: Mapping[str, Any], headers: Mapping[str, str], size: int | None = None) -> None:
+        self.body = body
+        self.headers = headers
+        self.size = size
+        self.quotations = Quotations(body)
+        """Its text, in which what upstreams say is looked for: folded once a turn, if at all."""
 
 
 class Answer(Struct, frozen=True):

@@ -1,50 +1,76 @@
-"""What may be kept of an upstream's message: no credential, no URL's secrets, no text of the request."""
+"""What may be kept of an upstream's message: no credential, no URL's secrets, no text of the request.
+
+Both are looked for in a folded form, in which white space, escapes and what is unseen do
+not count, since whoever echoes a text may have wrapped, escaped or marked it anywhere. A
+folded text knows where each of its characters stood, so what is found is cut out of the
+message as it was.
+"""
 
 from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from functools import lru_cache
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property, lru_cache
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from turnout.engine.classify.verdict import Verdict
+from turnout.engine.credentials import KEY, SHORTEST_SECRET
 from turnout.engine.targets import safe_url
 
 LONGEST: Final = 512
 """Characters of a message that are kept."""
 RUN: Final = 24
 """A run of this many characters that also stands in the request is taken for a quotation of it."""
-SHORTEST_SECRET: Final = 8
-"""A shorter credential would be found in any text; it is refused at load."""
 
-KEY: Final = re.compile(
-    r"""(?<![A-Za-z0-9])(?:
-          (?:sk|rk|csk|xai|pplx|nvapi|sess) - [A-Za-z0-9_-]{12,}
-        | (?:sk|rk) _ (?:live|test) _ [A-Za-z0-9]{8,}
-        | (?:gsk|hf|r8|fw|ghp|gho|ghs|github_pat|glpat|tgp_v1) [_-] [A-Za-z0-9_-]{16,}
-        | xox[abprs] - [A-Za-z0-9-]{8,}
-        | (?:AIza|AKIA|ASIA) [A-Za-z0-9_-]{16,}
-        | eyJ [A-Za-z0-9_-]{8,} \. [A-Za-z0-9_-]{8,} \S*
-        | -----BEGIN [ ] [A-Z0-9 ]* PRIVATE [ ] KEY [\s\S]*
-    )""",
-    re.VERBOSE,
-)
-"""What providers' keys and tokens look like, by the prefixes that they publish."""
-
-_BLOCK: Final = RUN // 2
+_WHOLE: Final = 65_536
 _READ: Final = 3 * 1024
 _LONGEST_NAME: Final = 128
+# A run may lose a third of its characters by folding, and is still found.
+_FOLDED_RUN: Final = 16
+_BLOCK: Final = _FOLDED_RUN // 2
+
 _NAME: Final = re.compile(r"[\w.:/+=-]+", re.ASCII)
 _URL: Final = re.compile(r"\bhttps?://[^\s\"'<>\\]{1,2000}", re.IGNORECASE)
-_ESCAPED: Final = re.compile(r"\\u([0-9a-fA-F]{4})")
-_UNSEEN: Final = re.compile(
-    r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u206f\ud800-\udfff\ufeff]"
-)
-"""What a terminal would act on, what is not seen or reorders text, and halves of characters."""
 _SPACE: Final = re.compile(r"\s+")
+_BASE64: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_=")
+
+_UNSEEN: Final = "".join(
+    (
+        r"\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\xad",  # controls, the soft hyphen
+        r"\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f",
+        r"\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb",  # fillers, selectors, marks
+        r"\ud800-\udfff\U0001d173-\U0001d17a\U000e0000-\U000e0fff",  # halves of characters, tags
+    )
+)
+"""What a terminal would act on, what is not seen or reorders text, and what no file can keep."""
+_IS_UNSEEN: Final = re.compile(f"[{_UNSEEN}]")
+
+_ESCAPES: Final = (
+    r"(?P<unicode>(?:\\+u[0-9a-fA-F]{4})+)|(?P<byte>\\+x[0-9a-fA-F]{2})"
+    rf"|(?P<blank>(?:\s|\\+[nrt])+)|(?P<dropped>\\+|[{_UNSEEN}])"
+)
+_PERCENT: Final = r"%(?:25)*(?P<percent>[0-9a-fA-F]{2})"
+_CHAR: Final = r"(?P<char>.)"
+_MARKS: Final = re.compile(_ESCAPES)
+_TEXT: Final = re.compile(f"{_ESCAPES}|{_CHAR}", re.DOTALL)
+_CREDENTIAL: Final = re.compile(f"{_ESCAPES}|{_PERCENT}|{_CHAR}", re.DOTALL)
+
+
+class Quotations:
+    """The text of one request, in which what others say is looked for. Made when it is first needed."""
+
+    def __init__(self, request: Mapping[str, Any]) -> None:
+        self._request = request
+
+    @cached_property
+    def text(self) -> str:
+        """All of the request, folded. Its strings stand in its JSON, whose escapes folding undoes."""
+        text = msgspec.json.encode(self._request).decode()
+        text = _MARKS.sub(_unmarked, text) if "\\" in text else _IS_UNSEEN.sub("", text)
+        return " ".join(text.split())
 
 
 class Redactor:
@@ -52,138 +78,188 @@ class Redactor:
 
     Args:
         secrets: the credentials that may be echoed, as they are sent.
-        request: the request's body, whose text may be quoted.
+        quotations: the request, which may be quoted.
     """
 
-    def __init__(self, secrets: Iterable[str], request: Mapping[str, Any]) -> None:
-        self._secret = _pattern(tuple(sorted({s for s in secrets if len(s) >= SHORTEST_SECRET})))
-        self._request = request
-        self._texts: tuple[str, ...] | None = None
+    def __init__(self, secrets: Iterable[str], quotations: Quotations) -> None:
+        self._secrets = _needles(tuple(sorted({s for s in secrets if len(s) >= SHORTEST_SECRET})))
+        self._quotations = quotations
 
     def clean(self, message: str) -> str:
         """The message without credentials, quotations of the request, control characters; at most 512."""
         if not message:
             return ""
-        # what is unseen goes first, since it can part a credential; credentials go before any cut
-        text = _UNSEEN.sub("", _ESCAPED.sub(lambda found: chr(int(found[1], 16)), message))
-        if self._secret is not None:
-            text = self._secret.sub("[credential]", text)
-        text = KEY.sub("[credential]", text)
-        text = _SPACE.sub(" ", text)[:_READ]
+        # credentials go first: half of one, left by a cut, could not be recognised
+        text = KEY.sub("[credential]", self._without_secrets(message[:_WHOLE]))
+        text = _SPACE.sub(" ", _IS_UNSEEN.sub("", text))[:_READ]
         text = _URL.sub(lambda found: safe_url(found.group()), text)
         return _cut(self._without_quotations(text).strip(), LONGEST)
 
-    def name(self, text: str) -> str:
-        """An identifier of the upstream's, such as its id of the request; empty if it is none, or quotes."""
-        if len(text) > _LONGEST_NAME or not _NAME.fullmatch(text):
-            return ""
-        if KEY.search(text) or (self._secret is not None and self._secret.search(text)):
-            return ""
-        sent = msgspec.json.encode(self._request) if len(text) >= RUN else b""
-        quotes = (text[at : at + _BLOCK].encode() in sent for at in range(0, len(text) - _BLOCK + 1, _BLOCK))
-        return "" if sent and any(quotes) else text
+    def name(self, text: str, sent: bytes) -> str:
+        """An identifier of the upstream's, such as its id of the request; empty if it is none, or quotes.
 
-    def verdict(self, verdict: Verdict) -> Verdict:
+        Args:
+            sent: the request as it went out.
+        """
+        if len(text) > _LONGEST_NAME or not _NAME.fullmatch(text) or KEY.search(text):
+            return ""
+        if self._without_secrets(text) != text:
+            return ""
+        blocks = range(0, len(text) - RUN // 2 + 1, RUN // 2) if len(text) >= RUN else ()
+        return "" if any(text[at : at + RUN // 2].encode() in sent for at in blocks) else text
+
+    def verdict(self, verdict: Verdict, sent: bytes = b"") -> Verdict:
         """The verdict with every text of the upstream's cleaned."""
         return msgspec.structs.replace(
             verdict,
             message=self.clean(verdict.message),
             code=_cut(self.clean(verdict.code), _LONGEST_NAME),
             param=_cut(self.clean(verdict.param), _LONGEST_NAME),
-            request_id=self.name(verdict.request_id),
+            request_id=self.name(verdict.request_id, sent),
         )
+
+    def _without_secrets(self, text: str) -> str:
+        if not self._secrets:
+            return text
+        folded = _fold(text, _CREDENTIAL, _as_credential)
+        spans: list[tuple[int, int]] = []
+        for needle, in_base64 in self._secrets:
+            at = folded.text.find(needle)
+            while at >= 0:
+                first, end = folded.starts[at], folded.ends[at + len(needle) - 1]
+                spans.append(_widened(text, first, end) if in_base64 else (first, end))
+                at = folded.text.find(needle, at + len(needle))
+        return _replaced(text, spans, "[credential]")
 
     def _without_quotations(self, text: str) -> str:
         """Replace every run of `RUN` characters or more that also stands in the request."""
-        quoted = self._quoted(text)
-        parts, place, first = [], 0, -1
-        for at in range(len(text) - RUN + 1):
-            if text[at : at + RUN] not in quoted:
-                continue
-            if first < 0 or at > place:
-                parts += [text[place:at], "[request text]"]
-            first, place = at, at + RUN
-        return "".join([*parts, text[place:]])
+        if len(text) < RUN:
+            return text
+        folded = _fold(text, _TEXT, _as_text)
+        quoted = self._quoted(folded.text)
+        spans: list[tuple[int, int]] = []
+        for at in range(len(folded.text) - _FOLDED_RUN + 1):
+            if folded.text[at : at + _FOLDED_RUN] in quoted:
+                first, end = folded.starts[at], folded.ends[at + _FOLDED_RUN - 1]
+                if spans and first < spans[-1][1]:
+                    first = spans.pop()[0]
+                spans.append((first, end))
+        return _replaced(text, [(first, end) for first, end in spans if end - first >= RUN], "[request text]")
 
     def _quoted(self, text: str) -> set[str]:
-        """The runs of exactly `RUN` characters that text and request share.
+        """The runs of exactly `_FOLDED_RUN` characters that text and request share, both folded.
 
         Each covers a whole block of the request, cut every `_BLOCK` characters. So one look
         at each block finds where to look closer, and the cost grows with the request alone,
         whatever it holds.
         """
-        if len(text) < RUN:
-            return set()
         blocks = {text[at : at + _BLOCK] for at in range(len(text) - _BLOCK + 1)}
-        runs = {text[at : at + RUN] for at in range(len(text) - RUN + 1)}
-        around: set[str] = set()
-        for source in self._sources():
-            for at in range(0, len(source) - _BLOCK + 1, _BLOCK):
-                if source[at : at + _BLOCK] in blocks:
-                    around.add(source[max(0, at - _BLOCK) : at + RUN])
+        runs = {text[at : at + _FOLDED_RUN] for at in range(len(text) - _FOLDED_RUN + 1)}
+        source = self._quotations.text
+        around = {
+            source[max(0, at - _BLOCK) : at + _FOLDED_RUN]
+            for at in range(0, len(source) - _BLOCK + 1, _BLOCK)
+            if source[at : at + _BLOCK] in blocks
+        }
         return {
             run
             for near in around
-            for at in range(len(near) - RUN + 1)
-            if (run := near[at : at + RUN]) in runs
+            for at in range(len(near) - _FOLDED_RUN + 1)
+            if (run := near[at : at + _FOLDED_RUN]) in runs
         }
 
-    def _sources(self) -> tuple[str, ...]:
-        if self._texts is None:
-            self._texts = tuple(_SPACE.sub(" ", text) for text in _quotable(self._request))
-        return self._texts
+
+# -- folding
 
 
-def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"
+class _Folded(NamedTuple):
+    """A folded text, and where each of its characters began and ended."""
+
+    text: str
+    starts: list[int]
+    ends: list[int]
 
 
-def _quotable(request: Mapping[str, Any]) -> Iterator[str]:
-    """The request's strings as they are, and as an upstream that quotes JSON would send them."""
-    for text in _strings(request):
-        if len(text) >= RUN:
-            yield text
-    yield msgspec.json.encode(request).decode()
+def _fold(text: str, marks: re.Pattern[str], each: Callable[[str], str]) -> _Folded:
+    """The text as it counts.
+
+    Args:
+        marks: tells apart what is escaped, blank, dropped and said.
+        each: what becomes of a character that is said.
+    """
+    folded, starts, ends = [], [], []
+    for found in marks.finditer(text):
+        for char in _unmarked(found):
+            if kept := each(char):
+                folded.append(kept)
+                starts.append(found.start())
+                ends.append(found.end())
+    return _Folded("".join(folded), starts, ends)
 
 
-def _strings(value: object) -> Iterator[str]:
-    stack = [value]
-    while stack:
-        top = stack.pop()
-        if isinstance(top, str):
-            yield top
-        elif isinstance(top, Mapping):
-            stack += top.keys()
-            stack += top.values()
-        elif isinstance(top, list | tuple):
-            stack += top
+def _unmarked(found: re.Match[str]) -> str:
+    """What a mark stands for."""
+    if found.lastgroup == "unicode":
+        units = "".join(re.findall(r"u([0-9a-fA-F]{4})", found[0]))
+        return _IS_UNSEEN.sub("", bytes.fromhex(units).decode("utf-16-be", "replace"))
+    if found.lastgroup in ("byte", "percent"):
+        return _IS_UNSEEN.sub("", chr(int(found[0][-2:], 16)))
+    if found.lastgroup == "blank":
+        return " "
+    return found[0] if found.lastgroup == "char" else ""
+
+
+def _as_text(char: str) -> str:
+    return char
+
+
+def _as_credential(char: str) -> str:
+    """In any case; without white space; `-` and `_` as base64 for URLs has them for `+` and `/`."""
+    if char.isspace() or char == "\\":
+        return ""
+    char = char.lower()
+    return {"-": "+", "_": "/"}.get(char, char) if len(char) == 1 else ""
 
 
 @lru_cache(maxsize=256)
-def _pattern(secrets: tuple[str, ...]) -> re.Pattern[str] | None:
-    """Any of the secrets: in any case, with any of its characters escaped, or within base64."""
-    forms = [form for secret in secrets for form in (_escaped(secret), *_in_base64(secret))]
-    return re.compile("|".join(forms), re.IGNORECASE) if forms else None
-
-
-def _escaped(secret: str) -> str:
-    # The encoded form first: the character itself may be what it begins with. A line may have been
-    # folded anywhere, and text that was quoted twice has several backslashes.
-    return r"\s?".join(rf"(?:{_percent(char)}|\\{{0,4}}{re.escape(char)})" for char in secret)
-
-
-def _percent(char: str) -> str:
-    return "".join(f"%{byte:02x}" for byte in char.encode())
+def _needles(secrets: tuple[str, ...]) -> tuple[tuple[str, bool], ...]:
+    """What each secret looks like when it is folded: as it is, and (True) in base64."""
+    forms: list[tuple[str, bool]] = []
+    for secret in secrets:
+        # a backslash of its own, once it is escaped, no longer begins an escape
+        forms += [(secret, False), (secret.replace("\\", ""), False)]
+        forms += [(form, True) for form in _in_base64(secret)]
+    folded = {(_fold(form, _CREDENTIAL, _as_credential).text, in_base64) for form, in_base64 in forms}
+    return tuple(sorted(needle for needle in folded if len(needle[0]) >= SHORTEST_SECRET // 2))
 
 
 def _in_base64(secret: str) -> Iterator[str]:
     """What a secret looks like inside base64, at each of the three places where it can begin.
 
-    The characters at both ends depend on its neighbours and may be any; those next to them go as well.
+    The characters at both ends depend on its neighbours and may be any.
     """
     raw = secret.encode()
     for shift in range(3):
         whole = base64.b64encode(b"\x00" * shift + raw).decode().rstrip("=")
-        inner = whole[(0, 2, 3)[shift] : len(whole) - (0 if (len(raw) + shift) % 3 == 0 else 1)]
-        core = "".join("[+-]" if c == "+" else "[/_]" if c == "/" else re.escape(c) for c in inner)
-        yield f"[A-Za-z0-9+/_-]{{0,16}}{core}[A-Za-z0-9+/_=-]{{0,16}}"
+        yield whole[(0, 2, 3)[shift] : len(whole) - (0 if (len(raw) + shift) % 3 == 0 else 1)]
+
+
+def _widened(text: str, first: int, end: int) -> tuple[int, int]:
+    """A span in base64 with the characters next to it, which hold a part of what it holds."""
+    for _ in range(16):
+        first -= first > 0 and text[first - 1] in _BASE64
+        end += end < len(text) and text[end] in _BASE64
+    return first, end
+
+
+def _replaced(text: str, spans: list[tuple[int, int]], instead: str) -> str:
+    parts, place = [], 0
+    for first, end in sorted(spans):
+        if end > place:
+            parts += [text[place : max(first, place)], instead] if first >= place else []
+            place = end
+    return "".join([*parts, text[place:]])
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"

@@ -22,7 +22,7 @@ from turnout.engine.clock import Clock, SystemClock
 from turnout.engine.context import Identity
 from turnout.engine.drive import LOG, Drive, Sink, Surroundings
 from turnout.engine.errors import ConfigurationError, InvalidBody, RouterMisused, UnknownRoute
-from turnout.engine.identity import identify
+from turnout.engine.identity import as_id, identify
 from turnout.engine.memory import from_url
 from turnout.engine.memory.bounded import BoundedMemory, OnMemoryError
 from turnout.engine.memory.protocol import Change, Memory
@@ -31,7 +31,7 @@ from turnout.engine.policy import Policy
 from turnout.engine.probe import Request
 from turnout.engine.route import BOUNDS, Route
 from turnout.engine.targets import Target, unusable_bounds
-from turnout.engine.upstream import HttpUpstream, credential_from_environment
+from turnout.engine.upstream import HttpUpstream, credential_from_environment, url
 
 DEFAULT_ROUTE: Final = "default"
 """The id of the route of a router that was given a ladder."""
@@ -186,18 +186,22 @@ class Router:
             RouterMisused: closed, or of another event loop or process.
         """
         chosen = self._route(route)
-        _check_body(body)
+        body = _checked(body)
         if size is not None and (type(size) is not int or size < 0):
             raise InvalidBody(f"size is {size!r}; give a whole number of tokens, or leave it out")
-        lowered = {name.lower(): value for name, value in (headers or {}).items() if isinstance(value, str)}
+        lowered = {
+            name.lower(): value
+            for name, value in dict(headers or {}).items()
+            if isinstance(name, str) and isinstance(value, str)
+        }
         asking = identify(
             lowered,
             namespace=self._namespace,
-            session=_id(session),
-            agent=_id(agent),
+            session=as_id(session),
+            agent=as_id(agent),
             subagent=subagent,
             final=final,
-            request_id=_id(request_id),
+            request_id=as_id(request_id),
         )
         with self._life.turn():
             memory = BoundedMemory(
@@ -218,7 +222,9 @@ class Router:
             MemoryTrouble: the memory could not be written.
         """
         with self._life.turn():
-            return await self._memory.forget(self._namespace, session, agent, now=self._clock.now())
+            now = self._clock.now()
+            whose = None if agent is None else as_id(agent)
+            return await self._memory.forget(as_id(self._namespace), as_id(session), whose, now=now)
 
     async def restore(
         self, session: str | None = None, *, target: str, agent: str = ""
@@ -236,9 +242,10 @@ class Router:
             fingerprints = self._fingerprints(target)
             if session is None:
                 for fingerprint in fingerprints:
-                    await self._memory.restore_everywhere(self._namespace, target, fingerprint)
+                    await self._memory.restore_everywhere(as_id(self._namespace), target, fingerprint)
                 return ()
-            identity, now = Identity(self._namespace, session, agent), self._clock.now()
+            ids = as_id(self._namespace), as_id(session), as_id(agent)
+            identity, now = Identity(*ids), self._clock.now()
             known = await self._memory.read(identity, now=now)
             evictions = [e for e in known.evictions if e.target == target]
             return await self._memory.remove(identity, evictions, now=now, why="restored")
@@ -353,6 +360,7 @@ def _by_id(routes: Iterable[Route], *, calls: bool) -> Mapping[str, Route]:
                 )
             if not calls:
                 credential_from_environment(target)
+                _check_address(target)
             for key, value in unusable_bounds(target):
                 LOG.warning("target %s: %s = %s cannot be used and means no bound", target.name, key, value)
         for key, value in unusable_bounds(route, BOUNDS):
@@ -362,20 +370,29 @@ def _by_id(routes: Iterable[Route], *, calls: bool) -> Mapping[str, Route]:
     return found
 
 
-def _check_body(body: object) -> None:
+def _check_address(target: Target) -> None:
+    try:
+        if url(target).host:
+            return
+    except (httpx.InvalidURL, UnicodeError, ValueError):
+        pass
+    raise ConfigurationError(
+        f"target {target.name!r}: its base_url is no address; give one like https://api.example.com/v1"
+    )
+
+
+def _checked(body: Mapping[str, Any]) -> dict[str, Any]:
+    """The body, if it can be routed."""
     if not isinstance(body, Mapping):
         raise InvalidBody(f"the body is {type(body).__name__}; give a JSON object")
+    body = dict(body)
     try:
-        msgspec.json.encode(dict(body))
+        msgspec.json.encode(body)
     except (TypeError, ValueError, RecursionError, UnicodeError) as error:
         raise InvalidBody(f"the body is no JSON: {error}") from None
     if body.get("stream"):
         raise InvalidBody("the body asks for a stream, which turn() does not give; leave `stream` out")
-
-
-def _id(given: object) -> str | None:
-    """An id as text: many services have UUIDs or numbers for theirs."""
-    return None if given is None else str(given)
+    return body
 
 
 def _is_async(sink: object) -> bool:

@@ -12,6 +12,7 @@ from typing import Final, Literal
 from urllib.parse import urlsplit
 
 from turnout.engine.audit import Rung
+from turnout.engine.credentials import SHORTEST_SECRET, named_like_a_credential
 from turnout.engine.errors import ConfigurationError
 
 NAME: Final = re.compile(r"[A-Za-z0-9._/:-]{1,64}")
@@ -38,7 +39,7 @@ class Client:
     """
 
     format: Format = "openai_chat"
-    base_url: str = ""
+    base_url: str = field(default="", repr=False)
     """Where the format's path is appended, unless the URL already ends with it."""
     api_key_env: str | None = None
     """The environment variable that holds the credential, read for every attempt."""
@@ -104,6 +105,12 @@ class Target(Client):
                 f"target {self.name!r}: extra_headers: {', '.join(unsendable)}: no header can carry that;"
                 " give printable ASCII"
             )
+        for name, value in (*self.extra_headers.items(), *self.extra_query.items()):
+            if named_like_a_credential(name) and len(value) < SHORTEST_SECRET:
+                raise ConfigurationError(
+                    f"target {self.name!r}: {name} holds a credential of less than {SHORTEST_SECRET}"
+                    " characters, which could not be kept out of messages; give a longer one"
+                )
         if self.forward_auth and (self.api_key or self.api_key_env):
             raise ConfigurationError(
                 f"target {self.name!r}: forward_auth sends the caller's credential, api_key ours; keep one"
@@ -137,9 +144,10 @@ def sendable(value: str) -> bool:
 def _is_address(url: str) -> bool:
     try:
         parts = urlsplit(url)
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
         return False
+    return usable and not parts.fragment and not re.search(r"[\x00-\x20\x7f]", url)
 
 
 def usable(bound: float | None) -> float | None:

@@ -11,6 +11,7 @@ import asyncio
 import inspect
 import json
 import os
+import re
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final
@@ -29,9 +30,11 @@ from turnout.engine.classify import (
 from turnout.engine.classify.reply import Reply
 from turnout.engine.classify.verdict import Verdict
 from turnout.engine.clock import Clock
-from turnout.engine.errors import ConfigurationError
+from turnout.engine.credentials import SHORTEST_SECRET, named_like_a_credential, secrets_in
+from turnout.engine.errors import ConfigurationError, TurnBroken
+from turnout.engine.printable import mixed
 from turnout.engine.probe import Answer, Request, own_bound
-from turnout.engine.redaction import SHORTEST_SECRET, Redactor
+from turnout.engine.redaction import Redactor
 from turnout.engine.targets import Target, sendable
 from turnout.engine.wire import openai_chat
 
@@ -106,15 +109,20 @@ class HttpUpstream:
 
         Raises:
             ConfigurationError: the target's credential is not to be had.
+            TurnBroken: what carries the request failed in a way that is no target's.
         """
         headers, secrets = await self._headers(target, request, left)
-        body = openai_chat.outgoing(request.body, target, without)
-        outgoing = httpx.Request("POST", url(target), headers=headers, content=msgspec.json.encode(body))
-        outcome = await self._send(target, outgoing, self._fresh if fresh else self._pooled, left)
-        redactor = Redactor(secrets, request.body)
+        content = msgspec.json.encode(openai_chat.outgoing(request.body, target, without))
+        outgoing = httpx.Request("POST", url(target), headers=headers, content=content)
+        redactor = Redactor(secrets, request.quotations)
+        try:
+            outcome = await self._send(target, outgoing, self._fresh if fresh else self._pooled, left)
+        except Exception as error:
+            said = redactor.clean(f"{type(error).__name__}: {error}")
+            raise TurnBroken(f"target {target.name!r} could not be asked: {said}") from error
         if isinstance(outcome, Verdict):
-            return redactor.verdict(outcome)
-        return msgspec.structs.replace(outcome, request_id=redactor.name(outcome.request_id))
+            return redactor.verdict(outcome, content)
+        return msgspec.structs.replace(outcome, request_id=redactor.name(outcome.request_id, content))
 
     async def _send(
         self, target: Target, request: httpx.Request, transport: httpx.AsyncBaseTransport, left: float | None
@@ -144,7 +152,7 @@ class HttpUpstream:
                 return no_connection(connect) if connecting else too_slow(whole)
             if (verdict := transport_failure(error)) is None:
                 raise
-            return msgspec.structs.replace(verdict, stale=reused)
+            return msgspec.structs.replace(verdict, stale=reused and _brought_nothing(error))
 
     async def _exchange(
         self, target: Target, request: httpx.Request, transport: httpx.AsyncBaseTransport
@@ -195,10 +203,8 @@ class HttpUpstream:
             credential = f"Bearer {key}" if key and name == "authorization" else key
         if credential:
             headers[name] = credential
-        _, in_url = _address(target.base_url, tuple(target.extra_query.items()))
-        told = [credential, *target.extra_headers.values(), *in_url]
-        # a scheme like `Bearer` before a credential is no part of it
-        return headers, [part for value in told if value for part in (value, value.split(maxsplit=1)[-1])]
+        forwarded = [value for name, value in headers.items() if named_like_a_credential(name)]
+        return headers, [*_parts(credential), *secrets_of(target), *(p for v in forwarded for p in _parts(v))]
 
     async def _credential(self, target: Target, left: float | None) -> str:
         """The target's credential as it is now; empty if it has none.
@@ -220,6 +226,13 @@ class HttpUpstream:
         return _usable(target, key, "its api_key callable")
 
 
+def _brought_nothing(error: Exception) -> bool:
+    """Whether a connection broke without a byte of a reply, as far as httpcore tells: it does not tell
+    a reply that was cut within its first line and headers from none.
+    """
+    return isinstance(error, httpx.NetworkError) or "without sending a response" in str(error)
+
+
 def credential_from_environment(target: Target) -> str:
     """The credential that the target's `api_key_env` names; empty if it names none.
 
@@ -232,6 +245,21 @@ def credential_from_environment(target: Target) -> str:
     if (key := os.environ.get(target.api_key_env)) is None:
         raise ConfigurationError(f"target {target.name!r}: {variable} is not set; put its credential there")
     return _usable(target, key, variable)
+
+
+def secrets_of(target: Target) -> list[str]:
+    """What a target's configuration and environment hold that must never be told again."""
+    url, query = target.base_url, dict(target.extra_query)
+    named = [v for k, v in (*target.extra_headers.items(), *query.items()) if named_like_a_credential(k)]
+    looking = [v for v in (*target.extra_headers.values(), *query.values()) if mixed(v)]
+    key = os.environ.get(target.api_key_env, "").strip() if target.api_key_env else ""
+    return [part for value in (key, *named, *looking, *secrets_in(url)) for part in _parts(value)]
+
+
+def _parts(value: str) -> list[str]:
+    """A header's value, and what in it may be the credential alone: behind a scheme, or one of several."""
+    words = re.split(r"[\s,;=\"]+", value)
+    return [value, *words[-1:], *(word for word in words if len(word) >= 12)] if value else []
 
 
 def _usable(target: Target, key: object, origin: str) -> str:
@@ -264,17 +292,16 @@ def _pools() -> tuple[httpx.AsyncBaseTransport, httpx.AsyncBaseTransport]:
 
 def url(target: Target) -> httpx.URL:
     """Where a target is asked: its base URL and the format's path, not doubled, with `extra_query`."""
-    return _address(target.base_url, tuple(target.extra_query.items()))[0]
+    return _address(target.base_url, tuple(target.extra_query.items()))
 
 
 @lru_cache(maxsize=1024)
-def _address(base_url: str, query: tuple[tuple[str, str], ...]) -> tuple[httpx.URL, tuple[str, ...]]:
-    """The whole URL, and the values in it that may be credentials. Parsing one costs as much as a turn."""
+def _address(base_url: str, query: tuple[tuple[str, str], ...]) -> httpx.URL:
+    """The whole URL. Parsing one costs as much as all the rest of a turn."""
     base = httpx.URL(base_url)
     path = base.path.rstrip("/")
     whole = base.copy_with(path=path if path.endswith(openai_chat.PATH) else path + openai_chat.PATH)
-    whole = whole.copy_merge_params(dict(query)) if query else whole
-    return whole, tuple(whole.params.values())
+    return whole.copy_merge_params(dict(query)) if query else whole
 
 
 async def _read(response: httpx.Response, most: int) -> tuple[bytes, bool]:

@@ -292,3 +292,52 @@ def test_what_is_no_exception_passes_and_leaves_its_record() -> None:
     with pytest.raises(Fatal):
         service.turns()
     assert [record.ended_by for record in service.records] == ["broken"]
+
+
+def test_a_key_that_the_targets_own_variable_names_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AZURE_KEY", "9f8e7d6c5b4a39281706f5e4d3c2b1a0")
+    said = ClientError(kind="auth", status=401, message="Incorrect key 9f8e7d6c5b4a39281706f5e4d3c2b1a0.")
+    with pytest.raises(TurnFailed) as failed:
+        Service(a=[said]).turns(ladder=(Target("a", api_key_env="AZURE_KEY"),))
+    assert failed.value.record.error == "target 'a': auth (HTTP 401): Incorrect key [credential]."
+
+
+@pytest.mark.parametrize("features", [5, ("sk-0123456789abcdef",), ("\udc80",), ("image", "oops")], ids=ascii)
+def test_features_are_words_that_there_are(features: Any) -> None:
+    service = Service(a=[ClientError(kind="capability", features=features)])
+    (reply,) = service.turns()
+    verdict = reply.record.probes[0].verdict
+    assert verdict is not None
+    assert set(verdict.features) <= {"image", "other"}
+    assert decode(encode(reply.record)) == reply.record
+
+
+@pytest.mark.parametrize(
+    "odd", [{"kind": ["x"]}, {"kind": "unavailable", "retry_after": 10**400}], ids=["kind", "wait"]
+)
+def test_a_client_error_never_breaks_its_reading(odd: Any) -> None:
+    service = Service(a=[ClientError(**odd)])
+    (reply,) = service.turns(on={"unrecognised": "skip"})
+    assert reply.record.probes[0].attempts[0].retry_after is None
+
+
+def test_an_answer_that_comes_after_the_targets_bound_comes_too_late() -> None:
+    class Late(Service):
+        async def call(self, target: Target, request: Any, *, timeout: float | None) -> Any:
+            self.asked.append(target.name)
+            if target.name == "a":
+                try:
+                    await asyncio.sleep(50)
+                except asyncio.CancelledError:
+                    await asyncio.sleep(50)
+            return {"choices": [{"message": {"content": "ok"}}]}
+
+    (reply,) = Late().turns(ladder=(Target("a", timeout_secs=5), B))
+    assert reply.served_by == "b"
+    assert reply.record.probes[0].reason == "unavailable"
+
+
+def test_a_group_of_broken_connections_is_unavailable() -> None:
+    group = ExceptionGroup("tasks", [ConnectionResetError("peer"), ExceptionGroup("inner", [TimeoutError()])])
+    (reply,) = Service(a=[group]).turns(ladder=(Target("a", max_retries=0), B))
+    assert reply.served_by == "b"

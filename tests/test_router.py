@@ -4,10 +4,12 @@ import asyncio
 import logging
 import os
 import sqlite3
-from collections.abc import Callable, Coroutine
+import uuid
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from turnout import (
@@ -777,3 +779,59 @@ def test_closing_again_waits_for_the_same_end_and_the_memory_is_closed_whatever_
 
     house.clock.run(story())
     assert closed == ["memory"]
+
+
+class Odd(Mapping[str, Any]):
+    """A mapping that is no dict."""
+
+    def __getitem__(self, key: str) -> Any:
+        return BODY[key]
+
+    def __iter__(self) -> Any:
+        return iter(BODY)
+
+    def __len__(self) -> int:
+        return len(BODY)
+
+
+def test_any_mapping_is_a_body() -> None:
+    long_id = {"x-request-id": "a" * 30}
+    house = House({"a": [in_json(400, {"error": {"message": "no such thing " * 9}}, headers=long_id), ok()]})
+    with pytest.raises(TurnFailed):
+        house.play(lambda router: router.turn(Odd()))
+    assert house.play(lambda router: router.turn(Odd())).served_by == "a"
+    assert len(house.records) == 2
+
+
+@pytest.mark.parametrize(
+    "session", [42, uuid.UUID(int=7), "a\udc80"], ids=["number", "UUID", "half a character"]
+)
+@pytest.mark.parametrize("sqlite", [False, True], ids=["in memory", "sqlite"])
+def test_an_id_is_the_same_to_turn_forget_and_restore(session: Any, sqlite: bool, tmp_path: Path) -> None:
+    memory = SqliteMemory(tmp_path / "e.db") if sqlite else InMemory()
+    house = House({"a": [CAPABILITY]}, memory=memory, memory_timeout_ms=10_000)
+
+    async def story(router: Router) -> None:
+        for undo in (router.forget, lambda session: router.restore(session, target="a")):
+            await router.turn(BODY, session=session)
+            assert len(await undo(session)) == 1
+
+    house.play(story)
+    assert house.asked == [["a", "b"], ["a", "b"]]
+
+
+def test_a_transport_that_fails_with_what_it_was_given_tells_no_credential(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("A_KEY", "9f8e7d6c5b4a39281706f5e4d3c2b1a0")
+
+    class Telling(ScriptedTransport):
+        async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+            raise RuntimeError(f"cannot send {dict(request.headers)}")
+
+    house = House(ladder=[Target("a", base_url="http://upstream.example", api_key_env="A_KEY")])
+    house.transport = Telling()
+    with pytest.raises(TurnFailed) as failed:
+        house.turn()
+    assert "9f8e7d6c" not in str(failed.value) + repr(house.records)
+    assert "[credential]" in house.records[0].error

@@ -137,6 +137,7 @@ def test_the_router_asks_whom_the_rules_say_and_remembers_what_they_say(
                 deadline_secs=100,
                 on_record=records.append,
             )
+            await clock.sleep(1)  # causes of the same instant would go by ladder order
             expected, state = model.turn(planned)
             seen = await _state(router, planned)
             await router.close()

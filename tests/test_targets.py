@@ -2,8 +2,8 @@
 
 import pytest
 
-from turnout import ConfigurationError, Route, Target
-from turnout.engine.targets import MAX_SECS, safe_url, unusable_bounds, usable
+from turnout import ConfigurationError, InMemory, Route, Router, Target
+from turnout.engine.targets import MAX_SECS, Client, safe_url, unusable_bounds, usable
 
 BASE = "https://upstream.example/v1"
 
@@ -107,3 +107,45 @@ def test_an_extra_header_that_cannot_be_sent_is_refused_and_not_told(value: str)
 def test_an_answer_has_room_for_a_byte() -> None:
     with pytest.raises(ConfigurationError, match="max_body_bytes is 0; give 1 or more"):
         Target("a", max_body_bytes=0)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["https://h/v1\n", " https://h/v1", "https://h\t/v1", "https://ho st/v1", "https://h/v1#x", "http://h:0"],
+)
+def test_a_base_url_with_blanks_a_fragment_or_no_port_is_refused(url: str) -> None:
+    with pytest.raises(ConfigurationError, match="is no address"):
+        Target("a", base_url=url)
+
+
+@pytest.mark.parametrize(
+    "url", ["https://☃.example", "https://exa\u00admple.com", "https://256.256.256.256", "https://xn--/v1"]
+)
+def test_an_address_that_cannot_be_reached_is_refused_when_the_router_is_made(url: str) -> None:
+    with pytest.raises(ConfigurationError, match="is no address"):
+        Router(ladder=[Target("a", base_url=url)], memory=InMemory())
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://[::1]:8080/v1",
+        "https://bücher.example/v1",
+        "https://my_service:8000",
+        "HTTPS://A.example.",
+        "https://x.openai.azure.com/openai/deployments/d?api-version=2024-02-01",
+    ],
+)
+def test_every_address_that_can_be_asked_is_taken(url: str) -> None:
+    Router(ladder=[Target("a", base_url=url)], memory=InMemory())
+
+
+def test_a_credential_that_is_too_short_to_be_kept_out_of_messages_is_refused() -> None:
+    for keys in ({"extra_query": {"key": "short"}}, {"extra_headers": {"x-api-key": "short"}}):
+        with pytest.raises(ConfigurationError, match="less than 8 characters") as refused:
+            Target("a", **keys)  # type: ignore[arg-type]
+        assert "short" not in str(refused.value)
+
+
+def test_a_client_alone_tells_no_address_either() -> None:
+    assert "secret" not in repr(Client(base_url="https://h.example/v1?key=secret-credential"))

@@ -10,7 +10,7 @@ import pytest
 
 from turnout import ConfigurationError, InMemory, Router, Target, TurnFailed
 from turnout.engine.loopback import LoopbackUpstream
-from turnout.engine.upstream import url
+from turnout.engine.upstream import secrets_of, url
 
 MESSAGES = {"messages": [{"role": "user", "content": "Good morning"}]}
 ANSWER: Mapping[str, Any] = {"choices": [{"message": {"role": "assistant", "content": "hello"}}]}
@@ -604,3 +604,53 @@ def test_a_callable_that_hangs_is_left_at_the_bound_on_connecting() -> None:
 
     with pytest.raises(TurnFailed, match=r"its api_key callable gave none within 0\.05 s"):
         routed(api_key=hangs, connect_timeout_secs=0.05)
+
+
+def test_what_is_no_credential_may_be_told() -> None:
+    innocent = Target(
+        "a",
+        base_url="https://x.example/v1?region=eu-west-1&api-version=2024-02-01",
+        extra_query={"api-version": "2024-02-01"},
+        extra_headers={"x-title": "My application", "user-agent": "acme/1.0 streaming"},
+    )
+    assert secrets_of(innocent) == []
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        Target("a", base_url="https://x.example/v1?key=first-one&key=second-credential"),
+        Target("a", base_url="https://x.example/v1?second-credential"),
+        Target("a", base_url="https://x.example/proxy/second1credential2of3a4path/v1"),
+        Target("a", extra_headers={"x-auth": "Digest user=me second-credential"}),
+        Target("a", extra_query={"key": "second-credential"}),
+        Target("a", extra_headers={"x-tag": "second1credential2of3a4path"}),
+    ],
+    ids=["a value given twice", "a bare query", "a path", "several parts", "a query", "what looks like one"],
+)
+def test_what_may_be_a_credential_is_known_wherever_it_stands(target: Target) -> None:
+    assert any(secret.startswith("second") for secret in secrets_of(target))
+
+
+def test_a_kept_connection_that_has_told_garbage_is_not_tried_afresh_for_free() -> None:
+    connections: list[int] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connections.append(1)
+        await _request(reader)
+        writer.write(_response(200, json.dumps(ANSWER).encode()))
+        await _request(reader)
+        writer.write(b"XYZ garbage\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    async def story(base_url: str) -> None:
+        target = Target("a", base_url=base_url, max_retries=0)
+        async with Router(ladder=[target], memory=InMemory()) as router:
+            await router.turn(MESSAGES)
+            with pytest.raises(TurnFailed) as failed:
+                await router.turn(MESSAGES)
+        assert len(failed.value.record.probes[0].attempts) == 1
+
+    raw(serve, story)
+    assert connections == [1]

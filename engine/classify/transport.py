@@ -112,12 +112,20 @@ def _within(bound: float | None) -> str:
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
+    """The error, its causes, and what a group of them holds: each once, the outermost first."""
     seen: set[int] = set()
-    link: BaseException | None = error
-    while link is not None and id(link) not in seen:
+    waiting = [error]
+    while waiting:
+        link = waiting.pop()
+        if id(link) in seen:
+            continue
         seen.add(id(link))
         yield link
-        link = link.__cause__ or (None if link.__suppress_context__ else link.__context__)
+        if isinstance(link, BaseExceptionGroup):
+            waiting += reversed(link.exceptions)
+        cause = link.__cause__ or (None if link.__suppress_context__ else link.__context__)
+        if cause is not None:
+            waiting.append(cause)
 
 
 def _link(error: BaseException) -> Evidence | None:

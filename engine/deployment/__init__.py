@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Final, Literal, get_type_hints
 
 from turnout.engine import policy
+from turnout.engine.credentials import CREDENTIAL, SHORTEST_SECRET, is_credential, variable_named
 from turnout.engine.deployment.checks import over_plain_http
-from turnout.engine.deployment.credentials import CREDENTIAL, is_credential, variable_named
 from turnout.engine.deployment.document import read_toml
 from turnout.engine.deployment.finding import Finding, Findings, Level, walk
 from turnout.engine.deployment.finding import Path as Place
@@ -23,7 +23,6 @@ from turnout.engine.deployment.tables import Keys, Table, did_you_mean, kind_of,
 from turnout.engine.errors import ConfigurationError
 from turnout.engine.policy import Policy
 from turnout.engine.printable import named
-from turnout.engine.redaction import SHORTEST_SECRET
 from turnout.engine.route import Route
 from turnout.engine.targets import NAME, Client, Target
 

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from turnout.engine import route, targets
-from turnout.engine.deployment.credentials import CREDENTIAL, in_url, named_like_a_credential
+from turnout.engine.credentials import CREDENTIAL, in_url, named_like_a_credential
 from turnout.engine.deployment.finding import HEADER
 from turnout.engine.printable import named
 from turnout.engine.targets import MAX_SECS, usable

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from turnout.engine.deployment.credentials import hidden, presentable
+from turnout.engine.credentials import hidden, presentable
 from turnout.engine.printable import printable, shortened
 
 Path = tuple[str, ...]

@@ -8,8 +8,8 @@ from typing import Any, Final, Literal, get_args, get_origin
 
 import msgspec
 
+from turnout.engine.credentials import CREDENTIAL, named_like_a_credential
 from turnout.engine.deployment.checks import mistakes
-from turnout.engine.deployment.credentials import CREDENTIAL, named_like_a_credential
 from turnout.engine.deployment.finding import Findings, Path
 from turnout.engine.printable import named, shortened
 

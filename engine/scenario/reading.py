@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from turnout.engine.credentials import presentable
 from turnout.engine.deployment import Deployment
 from turnout.engine.deployment.checks import mistakes, shown
-from turnout.engine.deployment.credentials import presentable
 from turnout.engine.deployment.document import read_toml
 from turnout.engine.deployment.finding import Finding, Findings
 from turnout.engine.deployment.finding import Path as Place

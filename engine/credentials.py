@@ -10,12 +10,28 @@ from typing import Final
 from urllib.parse import unquote
 
 from turnout.engine.printable import mixed, printable
-from turnout.engine.redaction import KEY
 
 CREDENTIAL: Final = (
     "holds a credential, which does not belong in a file:"
     " put it into an environment variable and name that in api_key_env"
 )
+
+SHORTEST_SECRET: Final = 8
+"""A shorter credential would be found in any text; it is refused at load."""
+
+KEY: Final = re.compile(
+    r"""(?<![A-Za-z0-9])(?:
+          (?:sk|rk|csk|xai|pplx|nvapi|sess) - [A-Za-z0-9_-]{12,}
+        | (?:sk|rk) _ (?:live|test) _ [A-Za-z0-9]{8,}
+        | (?:gsk|hf|r8|fw|ghp|gho|ghs|github_pat|glpat|tgp_v1) [_-] [A-Za-z0-9_-]{16,}
+        | xox[abprs] - [A-Za-z0-9-]{8,}
+        | (?:AIza|AKIA|ASIA) [A-Za-z0-9_-]{16,}
+        | (?<![_-]) eyJ [A-Za-z0-9_-]{8,} \. [A-Za-z0-9_-]{8,} \S*   # from where its run begins: linear
+        | -----BEGIN [ ] [A-Z0-9 ]* PRIVATE [ ] KEY [\s\S]*
+    )""",
+    re.VERBOSE,
+)
+"""What providers' keys and tokens look like, by the prefixes that they publish."""
 
 _LIKE_A_KEY: Final = re.compile(
     rf"{KEY.pattern} | (?i:bearer) \s+ \S{{8,}} | [A-Za-z] [A-Za-z0-9+.-]{{0,30}} :// [^\s/?#]* @ \S*",
@@ -100,3 +116,15 @@ def variable_named(variable: str) -> str:
     """How to speak of an environment variable: not by a name that could as well be a key put in its place."""
     a_name = _NAMEABLE.fullmatch(variable) and not _ONE_RUN.fullmatch(variable) and not mixed(variable)
     return variable if a_name else "a variable"
+
+
+def secrets_in(url: str) -> list[str]:
+    """The parts of a URL that may be credentials: of its query, by name or by looks; of its path, by looks."""
+    address, _, query = url.partition("#")[0].partition("?")
+    pairs = [
+        (unquote(name), unquote(value)) for name, _, value in (p.partition("=") for p in query.split("&"))
+    ]
+    named = [value for name, value in pairs if value and named_like_a_credential(name, "extra_query")]
+    alone = [name for name, value in pairs if name and not value]
+    looking = [part for part in (*address.split("/")[3:], *(value for _, value in pairs)) if mixed(part)]
+    return [*named, *alone, *looking]
