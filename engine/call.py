@@ -14,8 +14,8 @@ from turnout.engine.clock import Clock
 from turnout.engine.errors import ClientError, TurnBroken
 from turnout.engine.probe import Answer, Request, own_bound
 from turnout.engine.redaction import Redactor
+from turnout.engine.secrets import secrets_of
 from turnout.engine.targets import MAX_SECS, Target
-from turnout.engine.upstream import secrets_of
 from turnout.engine.wire import openai_chat
 from turnout.machines.vocabulary import ErrorKind
 

@@ -119,7 +119,7 @@ def variable_named(variable: str) -> str:
 
 
 def secrets_in(url: str) -> list[str]:
-    """The parts of a URL that may be credentials: of its query, by name or by looks; of its path, by looks."""
+    """What in a URL may be a credential: in its query by name or by looks, in its path by looks."""
     address, _, query = url.partition("#")[0].partition("?")
     pairs = [
         (unquote(name), unquote(value)) for name, _, value in (p.partition("=") for p in query.split("&"))

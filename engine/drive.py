@@ -24,9 +24,9 @@ from turnout.engine.memory.bounded import BoundedMemory
 from turnout.engine.probe import Answer, Attempt, Probe, Request, ask
 from turnout.engine.redaction import Redactor
 from turnout.engine.route import Route
+from turnout.engine.secrets import secrets_of
 from turnout.engine.targets import usable
 from turnout.engine.turn import Interruption, Turn
-from turnout.engine.upstream import secrets_of
 from turnout.engine.wire import openai_chat
 from turnout.machines.vocabulary import TurnoutError
 

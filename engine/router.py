@@ -30,8 +30,9 @@ from turnout.engine.memory.sqlite import SqliteMemory
 from turnout.engine.policy import Policy
 from turnout.engine.probe import Request
 from turnout.engine.route import BOUNDS, Route
+from turnout.engine.secrets import credential_from_environment
 from turnout.engine.targets import Target, unusable_bounds
-from turnout.engine.upstream import HttpUpstream, credential_from_environment, url
+from turnout.engine.upstream import HttpUpstream, url
 
 DEFAULT_ROUTE: Final = "default"
 """The id of the route of a router that was given a ladder."""

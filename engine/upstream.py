@@ -8,10 +8,7 @@ never on the HTTP library's timers.
 from __future__ import annotations
 
 import asyncio
-import inspect
 import json
-import os
-import re
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final
@@ -30,11 +27,11 @@ from turnout.engine.classify import (
 from turnout.engine.classify.reply import Reply
 from turnout.engine.classify.verdict import Verdict
 from turnout.engine.clock import Clock
-from turnout.engine.credentials import SHORTEST_SECRET, named_like_a_credential, secrets_in
+from turnout.engine.credentials import named_like_a_credential
 from turnout.engine.errors import ConfigurationError, TurnBroken
-from turnout.engine.printable import mixed
 from turnout.engine.probe import Answer, Request, own_bound
 from turnout.engine.redaction import Redactor
+from turnout.engine.secrets import credential, parts, secrets_of
 from turnout.engine.targets import Target, sendable
 from turnout.engine.wire import openai_chat
 
@@ -196,34 +193,15 @@ class HttpUpstream:
         headers.update({name.lower(): value for name, value in target.extra_headers.items()})
         name = target.auth_header.lower()
         if target.forward_auth:
-            credential = request.headers.get(name, "").strip()
-            credential = credential if sendable(credential) else ""
+            sent = request.headers.get(name, "").strip()
+            sent = sent if sendable(sent) else ""
         else:
-            key = await self._credential(target, left)
-            credential = f"Bearer {key}" if key and name == "authorization" else key
-        if credential:
-            headers[name] = credential
-        forwarded = [value for name, value in headers.items() if named_like_a_credential(name)]
-        return headers, [*_parts(credential), *secrets_of(target), *(p for v in forwarded for p in _parts(v))]
-
-    async def _credential(self, target: Target, left: float | None) -> str:
-        """The target's credential as it is now; empty if it has none.
-
-        Raises:
-            ConfigurationError: it is not to be had, or not in time.
-        """
-        if target.api_key is None:
-            return credential_from_environment(target)
-        bound = own_bound(target.connect_timeout_secs, left)
-        scope = self._clock.timeout(bound)
-        try:
-            async with scope:
-                given = target.api_key()
-                key = await given if inspect.isawaitable(given) else given
-        except Exception as error:
-            why = f"gave none within {bound:g} s" if scope.expired() else f"raised {type(error).__name__}"
-            raise ConfigurationError(f"target {target.name!r}: its api_key callable {why}") from error
-        return _usable(target, key, "its api_key callable")
+            key = await credential(target, self._clock, left)
+            sent = f"Bearer {key}" if key and name == "authorization" else key
+        if sent:
+            headers[name] = sent
+        carried = [sent, *(value for name, value in headers.items() if named_like_a_credential(name))]
+        return headers, [*secrets_of(target), *(part for value in carried for part in parts(value))]
 
 
 def _brought_nothing(error: Exception) -> bool:
@@ -231,46 +209,6 @@ def _brought_nothing(error: Exception) -> bool:
     a reply that was cut within its first line and headers from none.
     """
     return isinstance(error, httpx.NetworkError) or "without sending a response" in str(error)
-
-
-def credential_from_environment(target: Target) -> str:
-    """The credential that the target's `api_key_env` names; empty if it names none.
-
-    Raises:
-        ConfigurationError: the variable is not set, or holds none that can be sent.
-    """
-    if target.api_key_env is None:
-        return ""
-    variable = f"the environment variable {target.api_key_env}"
-    if (key := os.environ.get(target.api_key_env)) is None:
-        raise ConfigurationError(f"target {target.name!r}: {variable} is not set; put its credential there")
-    return _usable(target, key, variable)
-
-
-def secrets_of(target: Target) -> list[str]:
-    """What a target's configuration and environment hold that must never be told again."""
-    url, query = target.base_url, dict(target.extra_query)
-    named = [v for k, v in (*target.extra_headers.items(), *query.items()) if named_like_a_credential(k)]
-    looking = [v for v in (*target.extra_headers.values(), *query.values()) if mixed(v)]
-    key = os.environ.get(target.api_key_env, "").strip() if target.api_key_env else ""
-    return [part for value in (key, *named, *looking, *secrets_in(url)) for part in _parts(value)]
-
-
-def _parts(value: str) -> list[str]:
-    """A header's value, and what in it may be the credential alone: behind a scheme, or one of several."""
-    words = re.split(r"[\s,;=\"]+", value)
-    return [value, *words[-1:], *(word for word in words if len(word) >= 12)] if value else []
-
-
-def _usable(target: Target, key: object, origin: str) -> str:
-    # a file or a shell often leaves a line's end
-    key = key.strip() if isinstance(key, str) else ""
-    if len(key) < SHORTEST_SECRET or not sendable(key):
-        raise ConfigurationError(
-            f"target {target.name!r}: {origin} gives no credential;"
-            f" one has at least {SHORTEST_SECRET} printable ASCII characters"
-        )
-    return key
 
 
 def _pools() -> tuple[httpx.AsyncBaseTransport, httpx.AsyncBaseTransport]:

@@ -20,6 +20,7 @@ FLOORS = {
     "engine.probe": 2,
     "engine.upstream": 2,
     "engine.memory": 2,
+    "engine.secrets": 2,
     "engine.sinks": 2,
     "engine.wire": 2,
     "engine.deployment": 3,

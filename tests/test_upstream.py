@@ -10,7 +10,8 @@ import pytest
 
 from turnout import ConfigurationError, InMemory, Router, Target, TurnFailed
 from turnout.engine.loopback import LoopbackUpstream
-from turnout.engine.upstream import secrets_of, url
+from turnout.engine.secrets import secrets_of
+from turnout.engine.upstream import url
 
 MESSAGES = {"messages": [{"role": "user", "content": "Good morning"}]}
 ANSWER: Mapping[str, Any] = {"choices": [{"message": {"role": "assistant", "content": "hello"}}]}
