@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -18,6 +19,10 @@ from turnout.engine.secrets import secrets_of
 from turnout.engine.targets import MAX_SECS, Target
 from turnout.engine.wire import openai_chat
 from turnout.machines.vocabulary import ErrorKind
+
+
+UNKNOWN_STATUS: Final = 400
+"""How an error is read whose client tells no status."""
 
 
 class Call(Protocol):
@@ -48,12 +53,17 @@ class CallUpstream:
         scope = self._clock.timeout(own)
         try:
             async with scope:
-                answer = await self._call(target, body, timeout=left if own is None else own)
+                answering = self._call(target, body, timeout=left if own is None else own)
+                if not inspect.isawaitable(answering):
+                    raise TurnBroken("call= is no async function; make it one, or wrap it in one")
+                answer = await answering
         except Exception as error:
             if scope.expired():
                 verdict: Verdict | None = too_slow(own)
+            elif isinstance(error, ClientError):
+                verdict = self._read(target, error) if error.kind is None else _told(error)
             else:
-                verdict = _told(error) if isinstance(error, ClientError) else transport_failure(error)
+                verdict = transport_failure(error)
             if verdict is None:
                 raise
         else:
@@ -65,6 +75,22 @@ class CallUpstream:
             if verdict is None:
                 return Answer(answer, usage=openai_chat.usage(answer))
         return Redactor(secrets_of(target), request.quotations).verdict(verdict)
+
+    def _read(self, target: Target, error: ClientError) -> Verdict:
+        """What a client met and does not name, read as a reply over HTTP is."""
+        body = {"error": {"message": str(error.message or "")}} if error.body is None else error.body
+        if isinstance(body, str):
+            body = body.encode("utf-8", "replace")
+        encoded = body if isinstance(body, bytes) else msgspec.json.encode(body)
+        # an error without a status is the caller's, unless it says something else
+        status = error.status if type(error.status) is int else UNKNOWN_STATUS
+        reply = Reply(status=status, body=encoded, format=target.format)
+        verdict = classify(reply, now=self._clock.now())
+        return msgspec.structs.replace(
+            verdict,
+            status=error.status if status == error.status else None,
+            retry_after=_seconds(error.retry_after),
+        )
 
     def _refusal(self, target: Target, answer: Mapping[str, Any]) -> Verdict | None:
         """How a body that is no complete answer is read, as over HTTP."""

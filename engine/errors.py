@@ -24,7 +24,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from turnout.engine.classify.verdict import Verdict
 from turnout.machines.vocabulary import ErrorKind, TurnoutError
@@ -113,10 +114,13 @@ class ScenarioError(TurnoutError):
 class ClientError(TurnoutError):
     """What a service's own client met; raised by the `call=` of a router.
 
+    Without a `kind`, it is read from status, body and message as a reply over HTTP is.
+
     Args:
-        kind: an `ErrorKind`, or its value; anything else is read as `caller_error`, unrecognised.
+        kind: an `ErrorKind`, or its value; any other word is read as `caller_error`, unrecognised.
         status: the HTTP status, if there was one.
         message: the upstream's diagnostic message. It is redacted before it is kept.
+        body: the upstream's whole error body, decoded or as it came.
         features: for `capability`, what was refused.
         retry_after: seconds that the upstream asks to wait.
     """
@@ -124,9 +128,10 @@ class ClientError(TurnoutError):
     def __init__(
         self,
         *,
-        kind: ErrorKind | str,
+        kind: ErrorKind | str | None = None,
         status: int | None = None,
         message: str = "",
+        body: Mapping[str, Any] | str | bytes | None = None,
         features: tuple[str, ...] = (),
         retry_after: float | None = None,
     ) -> None:
@@ -134,6 +139,7 @@ class ClientError(TurnoutError):
         self.kind = kind
         self.status = status
         self.message = message
+        self.body = body
         self.features = features
         self.retry_after = retry_after
 

@@ -341,3 +341,36 @@ def test_a_group_of_broken_connections_is_unavailable() -> None:
     group = ExceptionGroup("tasks", [ConnectionResetError("peer"), ExceptionGroup("inner", [TimeoutError()])])
     (reply,) = Service(a=[group]).turns(ladder=(Target("a", max_retries=0), B))
     assert reply.served_by == "b"
+
+
+def test_a_client_that_is_not_async_is_told_so() -> None:
+    class Sync(Service):
+        def call(self, target: Target, request: Any, *, timeout: float | None) -> Any:
+            return {"choices": []}
+
+    with pytest.raises(TurnFailed, match="call= is no async function"):
+        Sync().turns()
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (ClientError(status=400, body={"error": {"code": "context_length_exceeded"}}), "context_window"),
+        (ClientError(status=404, body=b'{"message": "image input is not supported"}'), "capability"),
+        (ClientError(status=400, body="This model does not support tools."), "capability"),
+        (ClientError(status=429, body={}), "unavailable"),
+        (ClientError(status=401), "auth"),
+        (ClientError(message="This model's maximum context length is 10 tokens."), "context_window"),
+        (ClientError(message="you said something odd"), "caller_error"),
+        (ClientError(), "caller_error"),
+    ],
+    ids=["a code", "bytes", "a text", "a status", "no body", "a message", "unrecognised", "nothing"],
+)
+def test_an_error_that_the_client_does_not_name_is_read_as_a_reply_is(error: ClientError, kind: str) -> None:
+    service = Service(a=[error], b=[error])
+    ladder = (Target("a", max_retries=0), Target("b", max_retries=0))
+    with pytest.raises(TurnFailed) as failed:
+        service.turns(ladder=ladder)
+    verdict = failed.value.record.probes[0].verdict
+    assert verdict is not None
+    assert (verdict.kind, verdict.status) == (kind, error.status)
