@@ -20,7 +20,6 @@ from turnout.engine.targets import MAX_SECS, Target
 from turnout.engine.wire import openai_chat
 from turnout.machines.vocabulary import ErrorKind
 
-
 UNKNOWN_STATUS: Final = 400
 """How an error is read whose client tells no status."""
 
@@ -106,8 +105,9 @@ def _told(error: ClientError) -> Verdict:
 
     A kind that does not exist is an error that nobody recognised.
     """
-    known = isinstance(error.kind, str) and error.kind in set(ErrorKind)
-    kind = ErrorKind(error.kind) if known else ErrorKind.CALLER_ERROR
+    kind = next((kind for kind in ErrorKind if kind == error.kind), None)
+    known = kind is not None
+    kind = kind or ErrorKind.CALLER_ERROR
     return Verdict(
         kind=kind,
         evidence=Evidence("client_error" if known else UNRECOGNISED, "kind"),
