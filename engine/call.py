@@ -82,12 +82,12 @@ class CallUpstream:
             body = body.encode("utf-8", "replace")
         encoded = body if isinstance(body, bytes) else msgspec.json.encode(body)
         # an error without a status is the caller's, unless it says something else
-        status = error.status if type(error.status) is int else UNKNOWN_STATUS
-        reply = Reply(status=status, body=encoded, format=target.format)
+        status = _status(error.status)
+        reply = Reply(status=status or UNKNOWN_STATUS, body=encoded, format=target.format)
         verdict = classify(reply, now=self._clock.now())
         return msgspec.structs.replace(
             verdict,
-            status=error.status if status == error.status else None,
+            status=status,
             retry_after=_seconds(error.retry_after),
         )
 
@@ -111,7 +111,7 @@ def _told(error: ClientError) -> Verdict:
     return Verdict(
         kind=kind,
         evidence=Evidence("client_error" if known else UNRECOGNISED, "kind"),
-        status=error.status if type(error.status) is int else None,
+        status=_status(error.status),
         features=_features(error.features) if kind is ErrorKind.CAPABILITY else (),
         message=str(error.message or ""),
         retryable=kind is ErrorKind.UNAVAILABLE,
@@ -123,6 +123,10 @@ def _features(given: object) -> tuple[str, ...]:
     """What was refused, in words that there are."""
     named = (given,) if isinstance(given, str) else given if isinstance(given, Iterable) else ()
     return tuple(sorted({name if name in set(Feature) else Feature.OTHER.value for name in map(str, named)}))
+
+
+def _status(value: object) -> int | None:
+    return value if type(value) is int and 100 <= value <= 999 else None
 
 
 def _seconds(value: object) -> float | None:

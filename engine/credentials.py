@@ -19,14 +19,18 @@ CREDENTIAL: Final = (
 SHORTEST_SECRET: Final = 8
 """A shorter credential would be found in any text; it is refused at load."""
 
+_RUN: Final = r"(?=[A-Za-z0-9_-]{0,200}?[A-Za-z0-9]{16})(?=[A-Za-z0-9_-]{0,216}?[0-9])[A-Za-z0-9_-]{16,}"
+"""What follows a prefix: a long run of letters and digits in it, which names of models do not have."""
+
 KEY: Final = re.compile(
-    r"""(?<![A-Za-z0-9])(?:
-          (?:sk|rk|csk|xai|pplx|nvapi|sess) - [A-Za-z0-9_-]{12,}
-        | (?:sk|rk) _ (?:live|test) _ [A-Za-z0-9]{8,}
-        | (?:gsk|hf|r8|fw|ghp|gho|ghs|github_pat|glpat|tgp_v1) [_-] [A-Za-z0-9_-]{16,}
-        | xox[abprs] - [A-Za-z0-9-]{8,}
-        | (?:AIza|AKIA|ASIA) [A-Za-z0-9_-]{16,}
-        | (?<![_-]) eyJ [A-Za-z0-9_-]{8,} \. [A-Za-z0-9_-]{8,} \S*   # from where its run begins: linear
+    rf"""(?<![A-Za-z0-9])(?:
+          sk - (?=[A-Za-z0-9_-]{{0,200}}?[0-9]) [A-Za-z0-9_-]{{16,}}
+        | (?:rk|csk|xai|pplx|nvapi|sess) - {_RUN}
+        | (?:sk|rk) _ (?:live|test) _ [A-Za-z0-9]{{8,}}
+        | (?:gsk|hf|r8|fw|ghp|gho|ghs|github_pat|glpat|tgp_v1) [_-] {_RUN}
+        | xox[abprs] - [A-Za-z0-9-]{{8,}}
+        | (?:AIza|AKIA|ASIA) [A-Za-z0-9_-]{{16,}}
+        | (?<![_-]) eyJ [A-Za-z0-9_-]{{8,}} \. [A-Za-z0-9_-]{{8,}} \S*   # from where its run begins: linear
         | -----BEGIN [ ] [A-Z0-9 ]* PRIVATE [ ] KEY [\s\S]*
     )""",
     re.VERBOSE,
@@ -42,8 +46,9 @@ _LIKE_A_KEY: Final = re.compile(
 _BASIC: Final = re.compile(r"\bbasic\s+([A-Za-z0-9+/]{8,})=*", re.IGNORECASE)
 
 _NAMED: Final = re.compile(
-    r"authorization|token(?!s|i|[-_.]?limit)|secret|passw|credential|cookie|signature"
-    r"|^key$|(^|[-_.])(auth|sig|pwd|jwt)$|(api|access|subscription|functions|auth|master)[-_.]?key(?!.?env)",
+    # what is counted, typed or timed of a credential is none
+    r"(?:authorization|token|secret|passw(?:or)?d|passphrase|credentials?|cookies?|signature)[-_.]?[0-9]*$"
+    r"|^key$|(?:^|[-_.])(?:auth|sig|pwd|jwt)$|(?:api|access|subscription|functions|auth|master)[-_.]?key(?!.?env)",
     re.IGNORECASE,
 )
 _NAMED_AS_HEADER: Final = re.compile(r"(?<!idempotency[-_])(?<!cache[-_])key$", re.IGNORECASE)
@@ -125,6 +130,6 @@ def secrets_in(url: str) -> list[str]:
         (unquote(name), unquote(value)) for name, _, value in (p.partition("=") for p in query.split("&"))
     ]
     named = [value for name, value in pairs if value and named_like_a_credential(name, "extra_query")]
-    alone = [name for name, value in pairs if name and not value]
+    alone = [name for name, value in pairs if name and not value and any(map(str.isdigit, name))]
     looking = [part for part in (*address.split("/")[3:], *(value for _, value in pairs)) if mixed(part)]
     return [*named, *alone, *looking]

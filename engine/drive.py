@@ -104,8 +104,11 @@ class Drive:
             if not self._wanted:
                 raise
             return self._broken(error)  # nobody has cancelled the turn: something within it was
-        except Exception as error:  # noqa: BLE001 - whatever it is, the turn ends and says so
-            if not (scope.expired() and isinstance(error, TimeoutError)):
+        except Exception as error:
+            # whatever it is, the turn ends and says so; what a client makes of a cancellation does not count
+            if not self._wanted:
+                raise asyncio.CancelledError from error
+            if not scope.expired():
                 return self._broken(error)
             self._interrupt("expired")
             return DeadlineExceeded(
@@ -113,10 +116,8 @@ class Drive:
             )
 
     def _broken(self, error: BaseException) -> TurnBroken:
-        if isinstance(error, TurnBroken):  # it was cleaned where its secrets are known
-            said = str(error)
-        else:
-            said = self._cleaned(f"{type(error).__name__}: {error}")
+        # ours was cleaned where its secrets are known
+        said = str(error) if isinstance(error, TurnBroken) else self._cleaned(_said(error))
         self._interrupt("broken")
         broken = TurnBroken(f"route {self._route.id!r}: {said}")
         broken.__cause__ = error
@@ -182,7 +183,7 @@ class Drive:
             started=self._started,
             took=self._clock.monotonic() - self._began,
             request=self._asking.request_id,
-            error="" if failure is None else self._cleaned(str(failure)),
+            error="" if failure is None else str(failure),  # what is not ours in it was cleaned where it came
             usage=outcome.usage if isinstance(outcome, Answer) else None,
             notes=tuple(self._memory.notes),
         )
@@ -196,6 +197,13 @@ class Drive:
     def _cleaned(self, text: str) -> str:
         secrets = [secret for target in self._route.ladder for secret in secrets_of(target)]
         return Redactor(secrets, self._request.quotations).clean(text)
+
+
+def _said(error: BaseException) -> str:
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:  # noqa: BLE001 - an error that cannot even be told is told by its name
+        return type(error).__name__
 
 
 def _error(probe: Probe, verdict: Verdict) -> UpstreamError:

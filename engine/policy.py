@@ -114,6 +114,8 @@ class Policy:
         Raises:
             ConfigurationError: an entry that evicts for a kind which says nothing lasting of a target.
         """
+        if missing := DEFAULT.keys() - table.keys():
+            raise ConfigurationError(f"policy: the table has no row for {', '.join(sorted(missing))}")
         policy = cls.__new__(cls)
         try:
             policy._set({case: Action(action) for case, action in table.items()})

@@ -39,7 +39,7 @@ _BASE64: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz
 
 _UNSEEN: Final = "".join(
     (
-        r"\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\xad",  # controls, the soft hyphen
+        r"\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\xad",  # controls that are no white space, the soft hyphen
         r"\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f",
         r"\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb",  # fillers, selectors, marks
         r"\ud800-\udfff\U0001d173-\U0001d17a\U000e0000-\U000e0fff",  # halves of characters, tags
@@ -49,10 +49,12 @@ _UNSEEN: Final = "".join(
 _IS_UNSEEN: Final = re.compile(f"[{_UNSEEN}]")
 
 _ESCAPES: Final = (
-    r"(?P<unicode>(?:\\+u[0-9a-fA-F]{4})+)|(?P<byte>\\+x[0-9a-fA-F]{2})"
-    rf"|(?P<blank>(?:\s|\\+[nrt])+)|(?P<dropped>\\+|[{_UNSEEN}])"
+    r"(?P<unicode>\\+u[dD][89abAB][0-9a-fA-F]{2}\\+u[dD][c-fC-F][0-9a-fA-F]{2}|\\+u[0-9a-fA-F]{4})"
+    r"|(?P<byte>\\+x[0-9a-fA-F]{2})"
+    rf"|(?P<blank>(?:\s|\\+[bfnrt])+)|(?P<dropped>\\+|[{_UNSEEN}])"
 )
-_PERCENT: Final = r"%(?:25)*(?P<percent>[0-9a-fA-F]{2})"
+_PERCENT: Final = r"(?P<percent>(?:%(?:25)*[0-9a-fA-F]{2})+)"
+_COMMON_ESCAPES: Final = (("\\n", " "), ('\\"', '"'), ("\\t", " "), ("\\r", " "))
 _CHAR: Final = r"(?P<char>.)"
 _MARKS: Final = re.compile(_ESCAPES)
 _TEXT: Final = re.compile(f"{_ESCAPES}|{_CHAR}", re.DOTALL)
@@ -68,7 +70,11 @@ class Quotations:
     @cached_property
     def text(self) -> str:
         """All of the request, folded. Its strings stand in its JSON, whose escapes folding undoes."""
-        text = msgspec.json.encode(self._request).decode()
+        # the model is ours to name, not the caller's
+        said = {key: value for key, value in self._request.items() if key != "model"}
+        text = msgspec.json.encode(said).decode()
+        for escape, meant in _COMMON_ESCAPES:  # the most of them at once, at the speed of C
+            text = text.replace(escape, meant)
         text = _MARKS.sub(_unmarked, text) if "\\" in text else _IS_UNSEEN.sub("", text)
         return " ".join(text.split())
 
@@ -90,7 +96,7 @@ class Redactor:
         if not message:
             return ""
         # credentials go first: half of one, left by a cut, could not be recognised
-        text = KEY.sub("[credential]", self._without_secrets(message[:_WHOLE]))
+        text = KEY.sub("[credential]", self._without_secrets(_SPACE.sub(" ", message)[:_WHOLE]))
         text = _SPACE.sub(" ", _IS_UNSEEN.sub("", text))[:_READ]
         text = _URL.sub(lambda found: safe_url(found.group()), text)
         return _cut(self._without_quotations(text).strip(), LONGEST)
@@ -140,7 +146,7 @@ class Redactor:
         spans: list[tuple[int, int]] = []
         for at in range(len(folded.text) - _FOLDED_RUN + 1):
             if folded.text[at : at + _FOLDED_RUN] in quoted:
-                first, end = folded.starts[at], folded.ends[at + _FOLDED_RUN - 1]
+                first, end = folded.span(at, at + _FOLDED_RUN, len(text))
                 if spans and first < spans[-1][1]:
                     first = spans.pop()[0]
                 spans.append((first, end))
@@ -179,6 +185,13 @@ class _Folded(NamedTuple):
     starts: list[int]
     ends: list[int]
 
+    def span(self, first: int, end: int, whole: int) -> tuple[int, int]:
+        """Where a piece stood, with what was dropped on both of its sides."""
+        return (
+            self.ends[first - 1] if first else 0,
+            self.starts[end] if end < len(self.starts) else whole,
+        )
+
 
 def _fold(text: str, marks: re.Pattern[str], each: Callable[[str], str]) -> _Folded:
     """The text as it counts.
@@ -187,10 +200,12 @@ def _fold(text: str, marks: re.Pattern[str], each: Callable[[str], str]) -> _Fol
         marks: tells apart what is escaped, blank, dropped and said.
         each: what becomes of a character that is said.
     """
-    folded, starts, ends = [], [], []
+    folded: list[str] = []
+    starts: list[int] = []
+    ends: list[int] = []
     for found in marks.finditer(text):
         for char in _unmarked(found):
-            if kept := each(char):
+            if (kept := each(char)) and not (kept == " " and folded[-1:] == [" "]):
                 folded.append(kept)
                 starts.append(found.start())
                 ends.append(found.end())
@@ -200,13 +215,20 @@ def _fold(text: str, marks: re.Pattern[str], each: Callable[[str], str]) -> _Fol
 def _unmarked(found: re.Match[str]) -> str:
     """What a mark stands for."""
     if found.lastgroup == "unicode":
-        units = "".join(re.findall(r"u([0-9a-fA-F]{4})", found[0]))
-        return _IS_UNSEEN.sub("", bytes.fromhex(units).decode("utf-16-be", "replace"))
-    if found.lastgroup in ("byte", "percent"):
-        return _IS_UNSEEN.sub("", chr(int(found[0][-2:], 16)))
+        units = bytes.fromhex("".join(re.findall(r"u([0-9a-fA-F]{4})", found[0])))
+        return _seen(units.decode("utf-16-be", "replace"))
+    if found.lastgroup == "byte":
+        return _seen(chr(int(found[0][-2:], 16)))
+    if found.lastgroup == "percent":
+        octets = bytes.fromhex("".join(re.findall(r"%(?:25)*([0-9a-fA-F]{2})", found[0])))
+        return _seen(octets.decode("utf-8", "replace"))
     if found.lastgroup == "blank":
         return " "
     return found[0] if found.lastgroup == "char" else ""
+
+
+def _seen(text: str) -> str:
+    return _IS_UNSEEN.sub("", _SPACE.sub(" ", text))
 
 
 def _as_text(char: str) -> str:
@@ -227,7 +249,7 @@ def _needles(secrets: tuple[str, ...]) -> tuple[tuple[str, bool], ...]:
     forms: list[tuple[str, bool]] = []
     for secret in secrets:
         # a backslash of its own, once it is escaped, no longer begins an escape
-        forms += [(secret, False), (secret.replace("\\", ""), False)]
+        forms += [(secret, False), (secret.replace("\\", ""), False), (secret.replace(" ", "+"), False)]
         forms += [(form, True) for form in _in_base64(secret)]
     folded = {(_fold(form, _CREDENTIAL, _as_credential).text, in_base64) for form, in_base64 in forms}
     return tuple(sorted(needle for needle in folded if len(needle[0]) >= SHORTEST_SECRET // 2))

@@ -54,17 +54,24 @@ def credential_from_environment(target: Target) -> str:
 
 def secrets_of(target: Target) -> list[str]:
     """What a target's configuration and environment hold that must never be told again."""
-    url, query = target.base_url, dict(target.extra_query)
-    named = [v for k, v in (*target.extra_headers.items(), *query.items()) if named_like_a_credential(k)]
-    looking = [v for v in (*target.extra_headers.values(), *query.values()) if mixed(v)]
+    given = (*target.extra_headers.items(), *target.extra_query.items())
+    named = [value for name, value in given if named_like_a_credential(name)]
+    looking = [word for _, value in given for word in _words(value) if mixed(word)]
     key = os.environ.get(target.api_key_env, "").strip() if target.api_key_env else ""
-    return [part for value in (key, *named, *looking, *secrets_in(url)) for part in parts(value)]
+    told = (key, *named, *secrets_in(target.base_url))
+    return [*looking, *(part for value in told for part in parts(value))]
 
 
 def parts(value: str) -> list[str]:
-    """A header's value, and what in it may be the credential alone: behind a scheme, or one of several."""
-    words = re.split(r"[\s,;=\"]+", value)
-    return [value, *words[-1:], *(word for word in words if len(word) >= 12)] if value else []
+    """A credential as a header carries it, and what in it may be the secret alone: behind a scheme, or
+    one of several.
+    """
+    words = _words(value)
+    return [value, *words[-1:], *(word for word in words if any(map(str.isdigit, word)))] if value else []
+
+
+def _words(value: str) -> list[str]:
+    return re.split(r"[\s,;=\"]+", value)
 
 
 def _usable(target: Target, key: object, origin: str) -> str:

@@ -374,3 +374,68 @@ def test_an_error_that_the_client_does_not_name_is_read_as_a_reply_is(error: Cli
     verdict = failed.value.record.probes[0].verdict
     assert verdict is not None
     assert (verdict.kind, verdict.status) == (kind, error.status)
+
+
+class Untidy(Service):
+    """A client whose clean-up fails."""
+
+    async def call(self, target: Target, request: Any, *, timeout: float | None) -> Any:
+        self.asked.append(target.name)
+        try:
+            await asyncio.sleep(1000)
+        finally:
+            raise RuntimeError("session is closed")
+
+
+def test_a_clean_up_that_fails_hides_no_deadline() -> None:
+    service = Untidy()
+    with pytest.raises(TurnFailed) as failed:
+        service.turns(deadline_secs=5)
+    assert failed.value.record.ended_by == "expired"
+    assert failed.value.surface == (504, "upstream_error", "upstream_timeout")
+
+
+def test_a_clean_up_that_fails_hides_no_cancellation() -> None:
+    service = Untidy()
+
+    async def story() -> None:
+        async with Router(
+            ladder=(A, B),
+            call=service.call,
+            memory=InMemory(),
+            clock=service.clock,
+            on_record=service.records.append,
+        ) as router:
+            turn = asyncio.create_task(router.turn(BODY))
+            await asyncio.sleep(5)
+            turn.cancel()
+            await asyncio.wait([turn])
+            assert turn.cancelled()
+
+    service.clock.run(story())
+    assert [record.ended_by for record in service.records] == ["cancelled"]
+
+
+def test_an_error_that_cannot_be_told_is_told_by_its_name() -> None:
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise AttributeError("detail")
+
+    with pytest.raises(TurnFailed, match="Mute") as failed:
+        Service(a=[Mute()]).turns()
+    assert failed.value.record.ended_by == "broken"
+
+
+def test_our_own_names_stay_in_the_error_though_the_caller_has_written_them() -> None:
+    name = "meta-llama/Llama-3.3-70B-Instruct-Turbo"
+    service = Service(**{name: [ClientError(kind="model_not_found", message=f"no model {name}")]})
+
+    async def story() -> None:
+        async with Router(
+            ladder=[Target(name)], call=service.call, memory=InMemory(), clock=service.clock
+        ) as router:
+            await router.turn({**BODY, "model": name})
+
+    with pytest.raises(TurnFailed) as failed:
+        service.clock.run(story())
+    assert failed.value.record.error == f"target '{name}': model_not_found: no model {name}"

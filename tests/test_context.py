@@ -200,3 +200,9 @@ def test_a_capability_is_contradicted_by_a_turn_that_needed_what_was_refused(
 
 def test_a_window_is_contradicted_by_any_turn_that_was_served() -> None:
     assert eviction().contradicted_by(frozenset())
+
+
+def test_what_another_turn_has_merged_in_the_same_instant_is_not_removed() -> None:
+    read = eviction(at=1.0, turn="a")
+    context = EMPTY.record(read).record(eviction(at=1.0, turn="b", size=9))
+    assert context.remove(read) == context

@@ -6,6 +6,7 @@ from turnout.engine.classify.verdict import Evidence, Verdict
 from turnout.engine.errors import ConfigurationError
 from turnout.engine.policy import ALLOWED, DEFAULT, DEFAULT_POLICY, Action, Policy, case_of, mistakes
 from turnout.machines.vocabulary import ErrorKind as Kind
+from turnout.machines.vocabulary import RoutingFallbackReason as Reason
 
 CASES = {
     "context_window": (Kind.CONTEXT_WINDOW, 400, "told"),
@@ -145,3 +146,16 @@ def test_a_policy_shows_what_is_changed() -> None:
 def test_a_policy_is_made_again_from_what_a_record_holds_of_it() -> None:
     table = {case: str(action) for case, action in Policy({"capability": "skip"}).table.items()}
     assert Policy.of_table(table).table == Policy({"capability": "skip"}).table
+
+
+def test_a_refused_credential_without_a_status_is_no_403() -> None:
+    for status, reason in ((None, None), (401, None), (403, Reason.UNAVAILABLE)):
+        told = Verdict(kind=Kind.AUTH, evidence=Evidence("told"), status=status)
+        assert Policy().reason(told) is reason
+
+
+def test_a_table_that_lacks_a_row_is_refused() -> None:
+    table = dict(Policy().table)
+    del table["auth"]
+    with pytest.raises(ConfigurationError, match="no row for auth"):
+        Policy.of_table(table)

@@ -234,3 +234,45 @@ def test_every_text_of_a_verdict_is_cleaned() -> None:
         kind=ErrorKind.AUTH, evidence=Evidence("x"), message=KEY, code=KEY, param=KEY, request_id=KEY
     )
     assert KEY not in repr(redactor([KEY], {}).verdict(verdict))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "pplx-sonar-reasoning-pro",
+        "xai-grok-4-fast-reasoning",
+        "hf-mistral-large-instruct",
+        "fw-llama-v3p1-405b-instruct",
+        "hf-internal-testing/tiny-random",
+        "sk-learn-compatible-service",
+        "rk-3588-vision-large",
+    ],
+)
+def test_the_name_of_a_model_is_no_key(name: str) -> None:
+    assert redactor([], {}).clean(f"The model {name} does not exist") == f"The model {name} does not exist"
+
+
+@pytest.mark.parametrize(
+    ("secret", "echoed"),
+    [
+        ("correct horse battery", "correct+horse+battery"),
+        ("pässwörd-käse-42", quote("pässwörd-käse-42")),
+        ("Zq9Wm4Rt7LpXx81", " " * 65_525 + "Zq9Wm4Rt7LpXx81"),
+    ],
+    ids=["a blank in a query", "beyond ASCII", "after many blanks"],
+)
+def test_a_credential_is_found_as_a_query_or_a_distance_changes_it(secret: str, echoed: str) -> None:
+    assert redactor([secret], {}).clean(echoed) == "[credential]"
+
+
+def test_white_space_of_any_sort_counts_as_one_blank_on_both_sides() -> None:
+    prompt = "see log\f\fPage 1\fSSN 123-45-6789\fDOB 1970-01-01\fMRN 00112233\f"
+    japanese = "氏名　山田　太郎　住所　東京都千代田区丸の内一丁目　電話　03-1234-5678"
+    for text in (
+        prompt,
+        japanese,
+        "IBAN\u00a0FR76\u00a03000\u00a06000\u00a00112\u00a03456\u00a07890\u00a0189",
+    ):
+        for echo in (str, json.dumps, repr):
+            cleaned = redactor([], {"content": text}).clean(f"bad: {echo(text)}")
+            assert re.sub(r"[\\\"' ]", "", cleaned) == "bad:[requesttext]", ascii(cleaned)

@@ -464,3 +464,53 @@ def test_a_refused_step_changes_nothing() -> None:
     with pytest.raises(StepRefused):
         turn.advance(other.context)
     assert turn.record().rereads == ()
+
+
+def evicted_everywhere(*names: str) -> SessionContext:
+    """A context in which an earlier turn was refused by each of these targets."""
+    earlier = Turn([target for target in LADDER if target.name in names], id="earlier")
+    for place, _ in enumerate(names):
+        earlier.probed(WINDOW, at=float(place))
+        earlier.act()
+        if not earlier.ended:
+            earlier.advance()
+    return earlier.context
+
+
+def test_a_target_that_was_restored_meanwhile_is_probed() -> None:
+    second = LADDER[1].name
+    turn = Turn(LADDER[:2], context=evicted_everywhere(second), id="now")
+    turn.probed(DOWN)
+    turn.act()
+    turn.advance(EMPTY)
+    assert (turn.state, turn.target.name) == ("probing", second)
+
+
+def test_after_a_last_resort_no_second_target_is_probed_whatever_is_read_again() -> None:
+    turn = Turn(LADDER[:2], context=evicted_everywhere(LADDER[0].name, LADDER[1].name), id="now")
+    turn.probed(WINDOW, at=9.0)
+    turn.act()
+    turn.advance(EMPTY)
+    assert turn.state == "failed"
+
+
+def test_the_first_cause_holds_what_the_verdict_said() -> None:
+    said = verdict(Kind.CAPABILITY, "image", "tools")
+    turn = Turn(LADDER, id="now")
+    turn.probed(said, at=5.0)
+    turn.act()
+    assert turn.eviction is not None
+    first = turn.eviction.first
+    assert (first.turn, first.at, first.kind, first.features) == ("now", 5.0, said.kind, said.features)
+    assert (first.evidence, first.status, first.code, first.message) == (
+        said.evidence,
+        said.status,
+        said.code,
+        said.message,
+    )
+
+
+def test_a_last_resort_that_is_interrupted_is_told_as_one() -> None:
+    turn = Turn(LADDER[:1], context=evicted_everywhere(LADDER[0].name), id="now")
+    turn.interrupt("expired", (AttemptRecord(1.0),))
+    assert turn.record().probes[0].last_resort

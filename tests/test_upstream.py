@@ -621,7 +621,7 @@ def test_what_is_no_credential_may_be_told() -> None:
     "target",
     [
         Target("a", base_url="https://x.example/v1?key=first-one&key=second-credential"),
-        Target("a", base_url="https://x.example/v1?second-credential"),
+        Target("a", base_url="https://x.example/v1?second-credential-1"),
         Target("a", base_url="https://x.example/proxy/second1credential2of3a4path/v1"),
         Target("a", extra_headers={"x-auth": "Digest user=me second-credential"}),
         Target("a", extra_query={"key": "second-credential"}),
