@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from turnout.engine import identity
 from turnout.engine.audit import AttemptRecord, AuditRecord, ProbeRecord
 from turnout.engine.context import Eviction
 from turnout.engine.diagram import mermaid
@@ -75,3 +76,9 @@ def test_the_page_on_records_tells_every_field() -> None:
     for record in (AuditRecord, ProbeRecord, AttemptRecord, Eviction):
         for field in record.__struct_fields__:
             assert f"`{field}`" in page or field in ("fingerprint", "machine", "latest_turn", "latest_at")
+
+
+def test_the_page_on_embedding_tells_every_header_in_order() -> None:
+    page = (HOUSE / "docs" / "embedding.md").read_text()
+    for names in (identity.SESSION, identity.AGENT, identity.IS_SUBAGENT, identity.FINAL, identity.REQUEST):
+        assert ", ".join(f"`{name}`" for name in names) in page
