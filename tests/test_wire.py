@@ -122,3 +122,7 @@ def test_extra_body_adds_only_what_the_request_omits() -> None:
     assert chat.injected(body, target) == {"effort"}
     assert chat.outgoing(body, target, frozenset()) == {"seed": 2, "model": "m-1", "effort": "low"}
     assert chat.outgoing(body, target, frozenset({"effort"})) == {"seed": 2, "model": "m-1"}
+
+
+def test_a_call_without_arguments_adds_nothing_to_the_size() -> None:
+    assert chat.size(said(None, tool_calls=[{"function": {"arguments": None}}, {"function": None}])) == 0
