@@ -635,7 +635,7 @@ def test_a_locked_database_is_left_at_its_bound_and_the_loop_goes_on(tmp_path: P
 
     async def story() -> Any:
         async with Router(
-            ladder=LADDER, memory=SqliteMemory(path), transport=transport, memory_timeout_ms=50
+            ladder=LADDER, memory=SqliteMemory(path), transport=transport, memory_timeout_ms=500
         ) as router:
             await router.turn(BODY, session="s0")
             other = sqlite3.connect(path, isolation_level=None)
@@ -649,7 +649,7 @@ def test_a_locked_database_is_left_at_its_bound_and_the_loop_goes_on(tmp_path: P
 
     reply = asyncio.run(asyncio.wait_for(story(), 60))
     assert reply.served_by == "b"
-    assert reply.record.notes[0] == "memory: could not record: no answer within 50 ms"
+    assert reply.record.notes[0] == "memory: could not record: no answer within 500 ms"
     assert ticks > 5
 
 

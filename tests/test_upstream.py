@@ -384,7 +384,7 @@ def test_a_silent_upstream_is_left_at_its_bound_and_its_connection_closed() -> N
     gone = asyncio.Event()
 
     async def story(base_url: str) -> None:
-        target = Target("a", base_url=base_url, timeout_secs=0.05)
+        target = Target("a", base_url=base_url, timeout_secs=0.5)
         with pytest.raises(TurnFailed) as failed:
             async with Router(ladder=[target], memory=InMemory()) as router:
                 await router.turn(MESSAGES)
