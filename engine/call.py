@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, Protocol
 
@@ -12,13 +13,15 @@ from turnout.engine.classify import carries_error, classify, too_slow, transport
 from turnout.engine.classify.reply import Reply
 from turnout.engine.classify.verdict import UNRECOGNISED, Evidence, Feature, Verdict
 from turnout.engine.clock import Clock
-from turnout.engine.errors import ClientError, TurnBroken
+from turnout.engine.errors import ClientError, TurnBroken, told
 from turnout.engine.probe import Answer, Request, own_bound
 from turnout.engine.redaction import Redactor
 from turnout.engine.secrets import secrets_of
 from turnout.engine.targets import MAX_SECS, Target
 from turnout.engine.wire import openai_chat
 from turnout.machines.vocabulary import ErrorKind
+
+_NOT_ASYNC: Final = object()
 
 UNKNOWN_STATUS: Final = 400
 """How an error is read whose client tells no status."""
@@ -50,40 +53,36 @@ class CallUpstream:
         body = msgspec.json.decode(msgspec.json.encode(openai_chat.outgoing(request.body, target, without)))
         own = own_bound(target.timeout_secs, left)
         scope = self._clock.timeout(own)
+        before = secrets_of(target)  # a key may be changed while it is in use
         try:
             async with scope:
                 answering = self._call(target, body, timeout=left if own is None else own)
-                if not inspect.isawaitable(answering):
-                    raise TurnBroken("call= is no async function; make it one, or wrap it in one")
-                answer = await answering
+                answer: Any = await answering if inspect.isawaitable(answering) else _NOT_ASYNC
         except Exception as error:
-            if scope.expired():
-                verdict: Verdict | None = too_slow(own)
-            elif isinstance(error, ClientError):
-                verdict = self._read(target, error) if error.kind is None else _told(error)
-            else:
-                verdict = transport_failure(error)
-            if verdict is None:
-                raise
-        else:
-            if not isinstance(answer, Mapping):
-                raise TurnBroken(
-                    f"call= returned {type(answer).__name__} for target {target.name!r}, not a body"
-                )
-            verdict = too_slow(own) if scope.expired() else self._refusal(target, answer)
-            if verdict is None:
-                return Answer(answer, usage=openai_chat.usage(answer))
-        return Redactor(secrets_of(target), request.quotations).verdict(verdict)
+            redactor = Redactor((*before, *secrets_of(target)), request.quotations)
+            if (verdict := self._failure(target, error, too_slow(own) if scope.expired() else None)) is None:
+                said = redactor.clean(told(error))
+                raise TurnBroken(f"target {target.name!r} could not be asked: {said}") from error
+            return redactor.verdict(verdict)
+        verdict = too_slow(own) if scope.expired() else self._refusal(target, answer)
+        if verdict is None:
+            return Answer(answer, usage=openai_chat.usage(answer))
+        return Redactor((*before, *secrets_of(target)), request.quotations).verdict(verdict)
+
+    def _failure(self, target: Target, error: Exception, late: Verdict | None) -> Verdict | None:
+        """How what a client raised is read; None if it is no target's doing."""
+        if late is not None:
+            return late
+        if isinstance(error, ClientError):
+            return self._read(target, error) if error.kind is None else _told(error)
+        return transport_failure(error)
 
     def _read(self, target: Target, error: ClientError) -> Verdict:
         """What a client met and does not name, read as a reply over HTTP is."""
-        body = {"error": {"message": str(error.message or "")}} if error.body is None else error.body
-        if isinstance(body, str):
-            body = body.encode("utf-8", "replace")
-        encoded = body if isinstance(body, bytes) else msgspec.json.encode(body)
+        body = error.body or {"error": {"message": str(error.message or "")}}
         # an error without a status is the caller's, unless it says something else
         status = _status(error.status)
-        reply = Reply(status=status or UNKNOWN_STATUS, body=encoded, format=target.format)
+        reply = Reply(status=status or UNKNOWN_STATUS, body=_encoded(body), format=target.format)
         verdict = classify(reply, now=self._clock.now())
         return msgspec.structs.replace(
             verdict,
@@ -91,13 +90,33 @@ class CallUpstream:
             retry_after=_seconds(error.retry_after),
         )
 
-    def _refusal(self, target: Target, answer: Mapping[str, Any]) -> Verdict | None:
-        """How a body that is no complete answer is read, as over HTTP."""
+    def _refusal(self, target: Target, answer: object) -> Verdict | None:
+        """How a body that is no complete answer is read, as over HTTP.
+
+        Raises:
+            TurnBroken: it is no body at all.
+        """
+        if answer is _NOT_ASYNC:
+            raise TurnBroken("call= is no async function; make it one, or wrap it in one")
+        if not isinstance(answer, Mapping):
+            raise TurnBroken(f"call= returned {type(answer).__name__} for target {target.name!r}, not a body")
         body = dict(answer)
-        encoded = msgspec.json.encode(body) if body.get("error") or not openai_chat.is_answer(body) else b""
+        encoded = _encoded(body) if body.get("error") or not openai_chat.is_answer(body) else b""
         if carries_error(encoded):
             return classify(Reply(status=200, body=encoded, format=target.format), now=self._clock.now())
         return unreadable(200, "this is no complete answer") if encoded else None
+
+
+def _encoded(body: object) -> bytes:
+    """A body as it would have come over HTTP; what cannot be encoded says nothing."""
+    if isinstance(body, bytes):
+        return body
+    if isinstance(body, str):
+        return body.encode("utf-8", "replace")
+    try:
+        return json.dumps(body).encode()
+    except (TypeError, ValueError, RecursionError):
+        return b"{}"
 
 
 def _told(error: ClientError) -> Verdict:
@@ -126,7 +145,10 @@ def _features(given: object) -> tuple[str, ...]:
 
 
 def _status(value: object) -> int | None:
-    return value if type(value) is int and 100 <= value <= 999 else None
+    if isinstance(value, str) and value.isdecimal():
+        value = int(value[:4])
+    known = isinstance(value, int) and not isinstance(value, bool) and 100 <= value <= 999
+    return int(value) if known and isinstance(value, int) else None
 
 
 def _seconds(value: object) -> float | None:

@@ -18,6 +18,7 @@ from turnout.engine.errors import (
     TurnBroken,
     TurnFailed,
     UpstreamError,
+    told,
 )
 from turnout.engine.identity import Asking
 from turnout.engine.memory.bounded import BoundedMemory
@@ -117,10 +118,10 @@ class Drive:
 
     def _broken(self, error: BaseException) -> TurnBroken:
         # ours was cleaned where its secrets are known
-        said = str(error) if isinstance(error, TurnBroken) else self._cleaned(_said(error))
+        said = str(error) if isinstance(error, TurnBroken) else self._cleaned(told(error))
         self._interrupt("broken")
         broken = TurnBroken(f"route {self._route.id!r}: {said}")
-        broken.__cause__ = error
+        broken.__cause__ = (error.__cause__ or error) if isinstance(error, TurnBroken) else error
         return broken
 
     async def _until_ended(self, deadline: float | None) -> Answer | Failure:
@@ -197,13 +198,6 @@ class Drive:
     def _cleaned(self, text: str) -> str:
         secrets = [secret for target in self._route.ladder for secret in secrets_of(target)]
         return Redactor(secrets, self._request.quotations).clean(text)
-
-
-def _said(error: BaseException) -> str:
-    try:
-        return f"{type(error).__name__}: {error}"
-    except Exception:  # noqa: BLE001 - an error that cannot even be told is told by its name
-        return type(error).__name__
 
 
 def _error(probe: Probe, verdict: Verdict) -> UpstreamError:

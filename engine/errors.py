@@ -144,6 +144,14 @@ class ClientError(TurnoutError):
         self.retry_after = retry_after
 
 
+def told(error: BaseException) -> str:
+    """An error by its class and what it says; one that cannot say anything, by its class."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:  # noqa: BLE001 - whatever keeps it from being told
+        return type(error).__name__
+
+
 class Surface(NamedTuple):
     """What a server tells the caller of a failed turn or a refused request."""
 

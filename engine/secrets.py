@@ -54,9 +54,10 @@ def credential_from_environment(target: Target) -> str:
 
 def secrets_of(target: Target) -> list[str]:
     """What a target's configuration and environment hold that must never be told again."""
-    given = (*target.extra_headers.items(), *target.extra_query.items())
-    named = [value for name, value in given if named_like_a_credential(name)]
-    looking = [word for _, value in given for word in _words(value) if mixed(word)]
+    given = (("extra_headers", target.extra_headers), ("extra_query", target.extra_query))
+    pairs = [(within, name, value) for within, table in given for name, value in table.items()]
+    named = [value for within, name, value in pairs if named_like_a_credential(name, within)]
+    looking = [word for _, _, value in pairs for word in _words(value) if mixed(word)]
     key = os.environ.get(target.api_key_env, "").strip() if target.api_key_env else ""
     told = (key, *named, *secrets_in(target.base_url))
     return [*looking, *(part for value in told for part in parts(value))]

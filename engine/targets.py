@@ -105,16 +105,20 @@ class Target(Client):
                 f"target {self.name!r}: extra_headers: {', '.join(unsendable)}: no header can carry that;"
                 " give printable ASCII"
             )
-        for name, value in (*self.extra_headers.items(), *self.extra_query.items()):
-            if named_like_a_credential(name) and len(value) < SHORTEST_SECRET:
-                raise ConfigurationError(
-                    f"target {self.name!r}: {name} holds a credential of less than {SHORTEST_SECRET}"
-                    " characters, which could not be kept out of messages; give a longer one"
-                )
+        self._check_credentials()
         if self.forward_auth and (self.api_key or self.api_key_env):
             raise ConfigurationError(
                 f"target {self.name!r}: forward_auth sends the caller's credential, api_key ours; keep one"
             )
+
+    def _check_credentials(self) -> None:
+        for within, table in (("extra_headers", self.extra_headers), ("extra_query", self.extra_query)):
+            for name, value in table.items():
+                if named_like_a_credential(name, within) and len(value) < SHORTEST_SECRET:
+                    raise ConfigurationError(
+                        f"target {self.name!r}: {name} holds a credential of less than {SHORTEST_SECRET}"
+                        " characters, which could not be kept out of messages; give a longer one"
+                    )
 
     @property
     def model_id(self) -> str:

@@ -28,7 +28,7 @@ from turnout.engine.classify.reply import Reply
 from turnout.engine.classify.verdict import Verdict
 from turnout.engine.clock import Clock
 from turnout.engine.credentials import named_like_a_credential
-from turnout.engine.errors import ConfigurationError, TurnBroken
+from turnout.engine.errors import ConfigurationError, TurnBroken, told
 from turnout.engine.probe import Answer, Request, own_bound
 from turnout.engine.redaction import Redactor
 from turnout.engine.secrets import credential, parts, secrets_of
@@ -115,7 +115,7 @@ class HttpUpstream:
         try:
             outcome = await self._send(target, outgoing, self._fresh if fresh else self._pooled, left)
         except Exception as error:
-            said = redactor.clean(f"{type(error).__name__}: {error}")
+            said = redactor.clean(told(error))
             raise TurnBroken(f"target {target.name!r} could not be asked: {said}") from error
         if isinstance(outcome, Verdict):
             return redactor.verdict(outcome, content)
@@ -200,7 +200,10 @@ class HttpUpstream:
             sent = f"Bearer {key}" if key and name == "authorization" else key
         if sent:
             headers[name] = sent
-        carried = [sent, *(value for name, value in headers.items() if named_like_a_credential(name))]
+        carried = [
+            sent,
+            *(v for name, v in headers.items() if named_like_a_credential(name, "forward_headers")),
+        ]
         return headers, [*secrets_of(target), *(part for value in carried for part in parts(value))]
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from http import HTTPStatus
 from typing import Any
 
 import pytest
@@ -180,7 +181,7 @@ def test_what_the_client_quotes_of_the_prompt_is_not_kept() -> None:
     assert failed.value.record.error == "target 'a': caller_error: cannot read: [request text]"
 
 
-@pytest.mark.parametrize("status", ["503", 400.5, None, True], ids=repr)
+@pytest.mark.parametrize("status", ["soon", 400.5, None, True, -5, 10**9], ids=repr)
 @pytest.mark.parametrize("retry_after", [float("inf"), float("nan"), -1, "5", None], ids=repr)
 def test_what_makes_no_sense_in_a_client_error_is_left_out(status: Any, retry_after: Any) -> None:
     odd: Any = {"status": status, "retry_after": retry_after, "message": b"bytes", "features": None}
@@ -439,3 +440,51 @@ def test_our_own_names_stay_in_the_error_though_the_caller_has_written_them() ->
     with pytest.raises(TurnFailed) as failed:
         service.clock.run(story())
     assert failed.value.record.error == f"target '{name}': model_not_found: no model {name}"
+
+
+@pytest.mark.parametrize("status", ["503", HTTPStatus.SERVICE_UNAVAILABLE], ids=repr)
+def test_a_status_may_be_a_word_or_a_constant(status: Any) -> None:
+    (reply,) = Service(a=[ClientError(status=status)] * 3).turns()
+    assert [attempt.status for attempt in reply.record.probes[0].attempts] == [503] * 3
+
+
+@pytest.mark.parametrize("body", [{}, "", {"x": object()}, {"error": {"message": "\ud800"}}], ids=range(4))
+def test_an_empty_or_odd_body_never_breaks_the_reading(body: Any) -> None:
+    told = "This model's maximum context length is 10 tokens"
+    error = ClientError(status=503, message=told, body=body)
+    service = Service(a=[error] * 3)
+    (reply,) = service.turns()
+    assert reply.served_by == "b"
+    assert decode(encode(reply.record)) == reply.record
+
+
+def test_a_late_return_of_nothing_is_a_timeout() -> None:
+    class Late(Service):
+        async def call(self, target: Target, request: Any, *, timeout: float | None) -> Any:
+            try:
+                await asyncio.sleep(50 if target.name == "a" else 0)
+            except asyncio.CancelledError:
+                return None
+            return {"choices": [{"message": {"content": "ok"}}]}
+
+    (reply,) = Late().turns(ladder=(Target("a", timeout_secs=5), B))
+    assert reply.served_by == "b"
+
+
+def test_no_error_of_the_clients_tells_a_key_not_even_one_that_was_changed_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    old, new = "9f8e7d6c5b4a39281706f5e4d3c2b1a0", "000102030405060708090a0b0c0d0e0f"
+
+    class Rotating(Service):
+        async def call(self, target: Target, request: Any, *, timeout: float | None) -> Any:
+            monkeypatch.setenv("A_KEY", new)
+            raise TurnBroken(f"keys {old} and {new}")
+
+    monkeypatch.setenv("A_KEY", old)
+    service = Rotating()
+    with pytest.raises(TurnFailed) as failed:
+        service.turns(ladder=(Target("a", api_key_env="A_KEY"),))
+    kept = str(failed.value) + repr(service.records)
+    assert old not in kept
+    assert new not in kept

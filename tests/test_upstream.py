@@ -625,9 +625,20 @@ def test_what_is_no_credential_may_be_told() -> None:
         Target("a", base_url="https://x.example/proxy/second1credential2of3a4path/v1"),
         Target("a", extra_headers={"x-auth": "Digest user=me second-credential"}),
         Target("a", extra_query={"key": "second-credential"}),
+        Target("a", extra_query={"code": "second-credential"}),
+        Target("a", extra_headers={"x-gateway-key": "second-credential"}),
         Target("a", extra_headers={"x-tag": "second1credential2of3a4path"}),
     ],
-    ids=["a value given twice", "a bare query", "a path", "several parts", "a query", "what looks like one"],
+    ids=[
+        "a value given twice",
+        "a bare query",
+        "a path",
+        "several parts",
+        "a query",
+        "a code",
+        "a gateway",
+        "looks",
+    ],
 )
 def test_what_may_be_a_credential_is_known_wherever_it_stands(target: Target) -> None:
     assert any(secret.startswith("second") for secret in secrets_of(target))
