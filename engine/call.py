@@ -21,8 +21,6 @@ from turnout.engine.targets import MAX_SECS, Target
 from turnout.engine.wire import openai_chat
 from turnout.machines.vocabulary import ErrorKind
 
-_NOT_ASYNC: Final = object()
-
 UNKNOWN_STATUS: Final = 400
 """How an error is read whose client tells no status."""
 
@@ -48,7 +46,11 @@ class CallUpstream:
     async def __call__(
         self, target: Target, request: Request, *, without: frozenset[str], fresh: bool, left: float | None
     ) -> Answer | Verdict:
-        """Ask once. What is neither a ClientError nor a failure of transport is raised on."""
+        """Ask once: the complete answer, or how what came instead is read.
+
+        Raises:
+            TurnBroken: what the client raised or returned is no target's doing.
+        """
         # a copy: what the client does to it is nobody else's business
         body = msgspec.json.decode(msgspec.json.encode(openai_chat.outgoing(request.body, target, without)))
         own = own_bound(target.timeout_secs, left)
@@ -57,7 +59,9 @@ class CallUpstream:
         try:
             async with scope:
                 answering = self._call(target, body, timeout=left if own is None else own)
-                answer: Any = await answering if inspect.isawaitable(answering) else _NOT_ASYNC
+                if not inspect.isawaitable(answering):
+                    raise TypeError("call= is no async function; make it one, or wrap it in one")
+                answer = await answering
         except Exception as error:
             redactor = Redactor((*before, *secrets_of(target)), request.quotations)
             if (verdict := self._failure(target, error, too_slow(own) if scope.expired() else None)) is None:
@@ -96,8 +100,6 @@ class CallUpstream:
         Raises:
             TurnBroken: it is no body at all.
         """
-        if answer is _NOT_ASYNC:
-            raise TurnBroken("call= is no async function; make it one, or wrap it in one")
         if not isinstance(answer, Mapping):
             raise TurnBroken(f"call= returned {type(answer).__name__} for target {target.name!r}, not a body")
         body = dict(answer)

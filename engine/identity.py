@@ -64,35 +64,31 @@ class Asking(Struct, frozen=True):
 def identify(
     headers: Mapping[str, str],
     *,
-    namespace: str = "",
-    session: str | None = None,
-    agent: str | None = None,
+    namespace: object = "",
+    session: object = None,
+    agent: object = None,
     subagent: bool | None = None,
     final: bool = False,
-    request_id: str | None = None,
+    request_id: object = None,
 ) -> Asking:
-    """Read who asks.
+    """Read who asks. Ids are taken as `as_id` writes them.
 
     Args:
         headers: the caller's, names in lower case.
         agent: makes the turn a sub-agent's, unless `subagent` says otherwise.
     """
-    session = session or _first(headers, SESSION)
+    whose = as_id(session) or as_id(_first(headers, SESSION))
     if subagent is None:
-        subagent = bool(agent) or _is_subagent(headers)
-    agent = (agent or _first(headers, AGENT)) if subagent else ""
-    remembered = bool(session) and (bool(agent) or not subagent)
-    namespace, session, agent = map(as_id, (namespace, session, agent))
-    caller = Caller(
-        namespace,
-        session,
-        agent,
-        subagent,
-        final or _truth(_first(headers, FINAL)) is True,
-        remembered,
+        subagent = bool(as_id(agent)) or _is_subagent(headers)
+    which = (as_id(agent) or as_id(_first(headers, AGENT))) if subagent else ""
+    owner = Identity(as_id(namespace), whose, which)
+    remembered = bool(whose) and (bool(which) or not subagent)
+    last = final or _truth(_first(headers, FINAL)) is True
+    return Asking(
+        Caller(*owner, subagent, last, remembered),
+        owner if remembered else None,
+        as_id(request_id) or as_id(_first(headers, REQUEST)),
     )
-    identity = Identity(namespace, session, agent) if remembered else None
-    return Asking(caller, identity, as_id(request_id or _first(headers, REQUEST)))
 
 
 def _is_subagent(headers: Mapping[str, str]) -> bool:

@@ -102,7 +102,7 @@ class Router:
             routes = (only, *routes)
         self._routes = _by_id(routes, calls=call is not None)
         self._memory = memory if memory is not None else SqliteMemory(DEFAULT_MEMORY)
-        self._namespace = namespace
+        self._namespace = as_id(namespace)
         self._on_memory_error: OnMemoryError = on_memory_error
         self._memory_timeout_ms = memory_timeout_ms
         self._clock = clock if clock is not None else SystemClock()
@@ -198,11 +198,11 @@ class Router:
         asking = identify(
             lowered,
             namespace=self._namespace,
-            session=as_id(session),
-            agent=as_id(agent),
+            session=session,
+            agent=agent,
             subagent=subagent,
             final=final,
-            request_id=as_id(request_id),
+            request_id=request_id,
         )
         with self._life.turn():
             memory = BoundedMemory(
@@ -225,7 +225,7 @@ class Router:
         with self._life.turn():
             now = self._clock.now()
             whose = None if agent is None else as_id(agent)
-            return await self._memory.forget(as_id(self._namespace), as_id(session), whose, now=now)
+            return await self._memory.forget(self._namespace, as_id(session), whose, now=now)
 
     async def restore(
         self, session: str | None = None, *, target: str, agent: str = ""
@@ -243,10 +243,10 @@ class Router:
             fingerprints = self._fingerprints(target)
             if session is None:
                 for fingerprint in fingerprints:
-                    await self._memory.restore_everywhere(as_id(self._namespace), target, fingerprint)
+                    await self._memory.restore_everywhere(self._namespace, target, fingerprint)
                 return ()
-            ids = as_id(self._namespace), as_id(session), as_id(agent)
-            identity, now = Identity(*ids), self._clock.now()
+            identity = Identity(self._namespace, as_id(session), as_id(agent))
+            now = self._clock.now()
             known = await self._memory.read(identity, now=now)
             evictions = [e for e in known.evictions if e.target == target]
             return await self._memory.remove(identity, evictions, now=now, why="restored")
