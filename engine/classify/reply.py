@@ -16,3 +16,7 @@ class Reply(Struct, frozen=True, kw_only=True):
     headers: Mapping[str, str] = field(default_factory=dict)
     """Names in lower case."""
     format: str = "openai_chat"
+    event: str | None = None
+    """Of an error within a stream: the event's name, empty where it has none. `body` is its data."""
+    provider: str = ""
+    """Who answered, where the address tells (`openrouter`, `zai`): some codes are one provider's own."""

@@ -29,13 +29,15 @@ class Feature(StrEnum):
     """The reply does not tell what it refused."""
 
 
-class Evidence(Struct, frozen=True):
+class Evidence(Struct, frozen=True, omit_defaults=True):
     """Why a reply was read as it was, so that a wrong reading can be argued with."""
 
     rule: str
     """The name of the rule that decided."""
     field: str = ""
     """Where it looked: `status`, `transport`, or the path of a field in the reply's body."""
+    matched: tuple[str, ...] = ()
+    """The entries of the tables that matched, each `table: entry`; never text of the reply."""
 
 
 class Verdict(Struct, frozen=True, kw_only=True, omit_defaults=True):
