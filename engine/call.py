@@ -9,6 +9,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
+from turnout.engine.capture import Capture
 from turnout.engine.classify import carries_error, classify, too_slow, transport_failure, unreadable
 from turnout.engine.classify.reply import Reply
 from turnout.engine.classify.verdict import UNRECOGNISED, Evidence, Feature, Verdict
@@ -36,9 +37,10 @@ class Call(Protocol):
 class CallUpstream:
     """Makes attempts by calling the embedder's client, within the target's bound."""
 
-    def __init__(self, call: Call, clock: Clock) -> None:
+    def __init__(self, call: Call, clock: Clock, capture: Capture | None = None) -> None:
         self._call = call
         self._clock = clock
+        self._capture = capture
 
     async def close(self) -> None:
         """Nothing is kept: the client is the embedder's."""
@@ -64,38 +66,49 @@ class CallUpstream:
                 answer = await answering
         except Exception as error:
             redactor = Redactor((*before, *secrets_of(target)), request.quotations)
-            if (verdict := self._failure(target, error, too_slow(own) if scope.expired() else None)) is None:
+            late = too_slow(own) if scope.expired() else None
+            if (verdict := self._failure(target, error, late, redactor)) is None:
                 said = redactor.clean(told(error))
                 raise TurnBroken(f"target {target.name!r} could not be asked: {said}") from error
             return redactor.verdict(verdict)
-        verdict = too_slow(own) if scope.expired() else self._refusal(target, answer)
-        if verdict is None:
+        outcome = too_slow(own) if scope.expired() else self._refusal(target, answer)
+        if outcome is None:
             return Answer(answer, usage=openai_chat.usage(answer))
-        return Redactor((*before, *secrets_of(target)), request.quotations).verdict(verdict)
+        redactor = Redactor((*before, *secrets_of(target)), request.quotations)
+        verdict = outcome if isinstance(outcome, Verdict) else self._classified(target, outcome, redactor)
+        return redactor.verdict(verdict)
 
-    def _failure(self, target: Target, error: Exception, late: Verdict | None) -> Verdict | None:
+    def _failure(
+        self, target: Target, error: Exception, late: Verdict | None, redactor: Redactor
+    ) -> Verdict | None:
         """How what a client raised is read; None if it is no target's doing."""
         if late is not None:
             return late
         if isinstance(error, ClientError):
-            return self._read(target, error) if error.kind is None else _told(error)
+            return self._read(target, error, redactor) if error.kind is None else _told(error)
         return transport_failure(error)
 
-    def _read(self, target: Target, error: ClientError) -> Verdict:
+    def _read(self, target: Target, error: ClientError, redactor: Redactor) -> Verdict:
         """What a client met and does not name, read as a reply over HTTP is."""
         body = error.body or {"error": {"message": str(error.message or "")}}
         # an error without a status is the caller's, unless it says something else
         status = _status(error.status)
         reply = Reply(status=status or UNKNOWN_STATUS, body=_encoded(body), format=target.format)
-        verdict = classify(reply, now=self._clock.now())
+        verdict = self._classified(target, reply, redactor)
         return msgspec.structs.replace(
             verdict,
             status=status,
             retry_after=_seconds(error.retry_after),
         )
 
-    def _refusal(self, target: Target, answer: object) -> Verdict | None:
-        """How a body that is no complete answer is read, as over HTTP.
+    def _classified(self, target: Target, reply: Reply, redactor: Redactor) -> Verdict:
+        verdict = classify(reply, now=self._clock.now(), rules=target.rules)
+        if self._capture is not None:
+            self._capture.keep(target, reply, verdict, redactor)
+        return verdict
+
+    def _refusal(self, target: Target, answer: object) -> Reply | Verdict | None:
+        """What a body is that is no complete answer, as over HTTP: a reply to read, or unreadable.
 
         Raises:
             TurnBroken: it is no body at all.
@@ -105,7 +118,7 @@ class CallUpstream:
         body = dict(answer)
         encoded = _encoded(body) if body.get("error") or not openai_chat.is_answer(body) else b""
         if carries_error(encoded):
-            return classify(Reply(status=200, body=encoded, format=target.format), now=self._clock.now())
+            return Reply(status=200, body=encoded, format=target.format)
         return unreadable(200, "this is no complete answer") if encoded else None
 
 

@@ -13,6 +13,7 @@
     ├── MemoryTrouble           a memory could not be read or written
     ├── RouterMisused           a router that is closed, of another loop, or of another process
     ├── ScenarioError           a scenario file that cannot be used
+    ├── ReplyError              a line that should keep a failed reply and cannot be used (`replies.py`)
     ├── ClientError             raised by an embedder's `call=` to say what its client met
     ├── StepRefused             a machine has no such way out of its state (`machines/stepping.py`)
     ├── InvalidMachine          a machine definition that could not work (`machines/stepping.py`)
@@ -27,11 +28,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from turnout.engine.classify.verdict import Verdict
 from turnout.machines.vocabulary import ErrorKind, TurnoutError
 
 if TYPE_CHECKING:
     from turnout.engine.audit import AuditRecord
+    from turnout.engine.classify.verdict import Verdict
 
 
 class UpstreamError(TurnoutError):
@@ -109,6 +110,10 @@ class RouterMisused(TurnoutError):
 
 class ScenarioError(TurnoutError):
     """A scenario file that cannot be used. Names the file, the key and what would be right."""
+
+
+class ReplyError(TurnoutError):
+    """A line that should keep a failed reply and cannot be used. Names the field and what would be right."""
 
 
 class ClientError(TurnoutError):

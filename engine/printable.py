@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import re
+from collections.abc import Iterable
 from typing import Final
 
 LONGEST: Final = 120
@@ -44,3 +46,11 @@ def named(value: object) -> str:
     """How to speak of a value that should have been a name: quoted, unless a key may have been put there."""
     word = isinstance(value, str) and _WORD.fullmatch(value) and not mixed(value)
     return f"'{value}'" if word else "a value"
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """The end of a sentence about a name that there is not."""
+    names = list(names)
+    if near := difflib.get_close_matches(name, names, n=1):
+        return f"; did you mean {shortened(near[0])}?"
+    return f"; choose from {', '.join(map(shortened, names))}" if names else "; there is none"

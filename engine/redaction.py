@@ -9,8 +9,9 @@ message as it was.
 from __future__ import annotations
 
 import base64
+import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -28,11 +29,13 @@ RUN: Final = 24
 _WHOLE: Final = 65_536
 _READ: Final = 3 * 1024
 _LONGEST_NAME: Final = 128
+_DEEPEST: Final = 4
 # A run may lose a third of its characters by folding, and is still found.
 _FOLDED_RUN: Final = 16
 _BLOCK: Final = _FOLDED_RUN // 2
 
 _NAME: Final = re.compile(r"[\w.:/+=-]+", re.ASCII)
+_LITERAL: Final = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|-?[0-9][0-9.eE+-]*')
 _URL: Final = re.compile(r"\bhttps?://[^\s\"'<>\\]{1,2000}", re.IGNORECASE)
 _SPACE: Final = re.compile(r"\s+")
 _STANDARD_BASE64: Final = str.maketrans("-_", "+/")
@@ -71,13 +74,23 @@ class Quotations:
     @cached_property
     def text(self) -> str:
         """All of the request, folded. Its strings stand in its JSON, whose escapes folding undoes."""
-        # the model is ours to name, not the caller's
-        said = {key: value for key, value in self._request.items() if key != "model"}
-        text = msgspec.json.encode(said).decode()
+        text = self._json()
         for escape, meant in _COMMON_ESCAPES:  # the most of them at once, at the speed of C
             text = text.replace(escape, meant)
         text = _MARKS.sub(_unmarked, text) if "\\" in text else _IS_UNSEEN.sub("", text)
         return " ".join(text.split())
+
+    @cached_property
+    def phrases(self) -> frozenset[str]:
+        """The request's strings, each as a whole, without those that could be a name or a code."""
+        strings: dict[str, str] = {}
+        _each_text(self._json(), lambda text: strings.setdefault(text, text))
+        return frozenset(said for text in strings if (said := text.strip()) and not _NAME.fullmatch(said))
+
+    def _json(self) -> str:
+        # the model is ours to name, not the caller's
+        said = {key: value for key, value in self._request.items() if key != "model"}
+        return msgspec.json.encode(said).decode()
 
 
 class Redactor:
@@ -97,10 +110,22 @@ class Redactor:
         if not message:
             return ""
         # credentials go first: half of one, left by a cut, could not be recognised
-        text = KEY.sub("[credential]", self._without_secrets(_SPACE.sub(" ", message)[:_WHOLE]))
-        text = _SPACE.sub(" ", _IS_UNSEEN.sub("", text))[:_READ]
-        text = _URL.sub(lambda found: safe_url(found.group()), text)
-        return _cut(self._without_quotations(text).strip(), LONGEST)
+        text = self._without_credentials(_SPACE.sub(" ", message)[:_WHOLE])
+        (text,) = self._without_quotations([_without_urls(_SPACE.sub(" ", text)[:_READ])])
+        return _cut(text.strip(), LONGEST)
+
+    def body(self, body: str) -> str:
+        """A whole body, cleaned of the same and not cut. JSON remains JSON, within its strings as well.
+
+        Whatever in JSON is a string of the request goes however short it is: it is an echo.
+        """
+        said: dict[str, str] = {}
+        _each_text(body, lambda text: said.setdefault(text, text))
+        # all at once: the request is looked through once, however many strings there are
+        cleaned = self._without_quotations([_without_urls(self._without_credentials(text)) for text in said])
+        instead = dict(zip(said, cleaned, strict=True))
+        instead.update((text, "[request text]") for text in said if text.strip() in self._quotations.phrases)
+        return _each_text(body, instead.__getitem__)
 
     def name(self, text: str, sent: bytes) -> str:
         """An identifier of the upstream's, such as its id of the request; empty if it is none, or quotes.
@@ -127,6 +152,10 @@ class Redactor:
             request_id=self.name(verdict.request_id, sent),
         )
 
+    def _without_credentials(self, text: str) -> str:
+        """Without what is known or looks like one, and without what is unseen."""
+        return _IS_UNSEEN.sub("", KEY.sub("[credential]", self._without_secrets(text)))
+
     def _without_secrets(self, text: str) -> str:
         if not self._secrets:
             return text
@@ -140,30 +169,23 @@ class Redactor:
                 at = folded.text.find(needle, at + len(needle))
         return _replaced(text, spans, "[credential]")
 
-    def _without_quotations(self, text: str) -> str:
+    def _without_quotations(self, texts: Sequence[str]) -> list[str]:
         """Replace every run of `RUN` characters or more that also stands in the request."""
-        if len(text) < RUN:
-            return text
-        folded = _fold(text, _TEXT, _as_text)
-        quoted = self._quoted(folded.text)
-        spans: list[tuple[int, int]] = []
-        for at in range(len(folded.text) - _FOLDED_RUN + 1):
-            if folded.text[at : at + _FOLDED_RUN] in quoted:
-                first, end = folded.span(at, at + _FOLDED_RUN, len(text))
-                if spans and first < spans[-1][1]:
-                    first = spans.pop()[0]
-                spans.append((first, end))
-        return _replaced(text, [(first, end) for first, end in spans if end - first >= RUN], "[request text]")
+        folded = [_fold(text if len(text) >= RUN else "", _TEXT, _as_text) for text in texts]
+        quoted = self._quoted([each.text for each in folded])
+        return [_unquoted(text, each, quoted) for text, each in zip(texts, folded, strict=True)]
 
-    def _quoted(self, text: str) -> set[str]:
-        """The runs of exactly `_FOLDED_RUN` characters that text and request share, both folded.
+    def _quoted(self, texts: Sequence[str]) -> set[str]:
+        """The runs of exactly `_FOLDED_RUN` characters that texts and request share, all folded.
 
         Each covers a whole block of the request, cut every `_BLOCK` characters. So one look
         at each block finds where to look closer, and the cost grows with the request alone,
         whatever it holds.
         """
-        blocks = {text[at : at + _BLOCK] for at in range(len(text) - _BLOCK + 1)}
-        runs = {text[at : at + _FOLDED_RUN] for at in range(len(text) - _FOLDED_RUN + 1)}
+        runs = {text[at : at + _FOLDED_RUN] for text in texts for at in range(len(text) - _FOLDED_RUN + 1)}
+        if not runs:
+            return runs
+        blocks = {text[at : at + _BLOCK] for text in texts for at in range(len(text) - _BLOCK + 1)}
         source = self._quotations.text
         around = {
             source[max(0, at - _BLOCK) : at + _FOLDED_RUN]
@@ -275,6 +297,52 @@ def _widened(text: str, first: int, end: int) -> tuple[int, int]:
         first -= first > 0 and text[first - 1] in _BASE64
         end += end < len(text) and text[end] in _BASE64
     return first, end
+
+
+def _unquoted(text: str, folded: _Folded, quoted: set[str]) -> str:
+    """The text without what is quoted in it."""
+    spans: list[tuple[int, int]] = []
+    for at in range(len(folded.text) - _FOLDED_RUN + 1):
+        if folded.text[at : at + _FOLDED_RUN] in quoted:
+            first, end = folded.span(at, at + _FOLDED_RUN, len(text))
+            if spans and first < spans[-1][1]:
+                first = spans.pop()[0]
+            spans.append((first, end))
+    return _replaced(text, [(first, end) for first, end in spans if end - first >= RUN], "[request text]")
+
+
+def _without_urls(text: str) -> str:
+    """Without what in a URL may be a credential."""
+    return _URL.sub(lambda found: safe_url(found.group()), text)
+
+
+def _each_text(text: str, do: Callable[[str], str], deepest: int = _DEEPEST) -> str:
+    """The text with something done to each string and number of it if it is JSON, else to itself.
+
+    Args:
+        do: from a text to what stands there instead.
+        deepest: how many times JSON may stand within a string of JSON.
+    """
+    if not deepest or not _is_json(text):
+        return do(text)
+
+    def literal(found: re.Match[str]) -> str:
+        said = json.loads(found[0]) if found[0].startswith('"') else found[0]
+        done = _each_text(said, do, deepest - 1)
+        return found[0] if done == said else json.dumps(done)
+
+    return _LITERAL.sub(literal, text)
+
+
+def _is_json(text: str) -> bool:
+    """Whether the text is an object or a list in JSON."""
+    if not text.lstrip().startswith(("{", "[")):
+        return False
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def _replaced(text: str, spans: list[tuple[int, int]], instead: str) -> str:

@@ -18,6 +18,7 @@ import msgspec
 from turnout.engine import deployment
 from turnout.engine.audit import AuditRecord
 from turnout.engine.call import Call, CallUpstream
+from turnout.engine.capture import Capture
 from turnout.engine.clock import Clock, SystemClock
 from turnout.engine.context import Identity
 from turnout.engine.drive import LOG, Drive, Sink, Surroundings
@@ -66,6 +67,7 @@ class Router:
         namespace: keeps the sessions of one embedder apart from another's in the same memory.
         on_record: called with the record of each turn, within the turn. One that raises is logged.
         call: makes the calls, where the service has a client of its own.
+        capture: keeps the replies that no rule knows, to correct or report how they are read.
         on_memory_error: `serve` (go on without, and note it) or `raise` (the turn is broken).
         memory_timeout_ms: how long a turn waits for the memory, each time.
         transport: what carries HTTP requests, instead of httpx's own pool.
@@ -89,6 +91,7 @@ class Router:
         namespace: str = "",
         on_record: Sink | None = None,
         call: Call | None = None,
+        capture: Capture | None = None,
         on_memory_error: OnMemoryError = "serve",
         memory_timeout_ms: float = 100,
         transport: httpx.AsyncBaseTransport | None = None,
@@ -107,7 +110,9 @@ class Router:
         self._memory_timeout_ms = memory_timeout_ms
         self._clock = clock if clock is not None else SystemClock()
         self._upstream = (
-            HttpUpstream(self._clock, transport) if call is None else CallUpstream(call, self._clock)
+            HttpUpstream(self._clock, transport, capture)
+            if call is None
+            else CallUpstream(call, self._clock, capture)
         )
         if _is_async(on_record):
             raise ConfigurationError("on_record is async and would never be awaited; give a plain callable")
@@ -148,6 +153,8 @@ class Router:
                 max_sessions=settings.max_sessions,
                 durability=settings.durability,
             )
+        if "capture" not in arguments and loaded.capture is not None:
+            from_file["capture"] = Capture(loaded.capture.dir, max_bytes=loaded.capture.max_bytes)
         return cls(**{**from_file, **arguments})
 
     @property

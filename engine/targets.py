@@ -11,7 +11,10 @@ from functools import cached_property
 from typing import Final, Literal
 from urllib.parse import urlsplit
 
+from msgspec.structs import replace
+
 from turnout.engine.audit import Rung
+from turnout.engine.classify.operator import ErrorRule
 from turnout.engine.credentials import SHORTEST_SECRET, named_like_a_credential
 from turnout.engine.errors import ConfigurationError
 
@@ -67,6 +70,8 @@ class Client:
     """From sending an attempt to the last byte of its answer."""
     max_body_bytes: int = 33_554_432
     """The largest answer that is read, in bytes after decompression."""
+    errors: tuple[ErrorRule, ...] = ()
+    """Corrections of how failed replies are read; the first that holds decides."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -74,7 +79,7 @@ class Target(Client):
     """One model at one upstream endpoint. Takes every key of a client as well.
 
     Raises:
-        ConfigurationError: a name, `max_retries` or a pair of keys that cannot be used.
+        ConfigurationError: a name, `max_retries`, `errors` or a pair of keys that cannot be used.
     """
 
     name: str = field(kw_only=False)
@@ -99,6 +104,10 @@ class Target(Client):
         if self.max_body_bytes < 1:
             raise ConfigurationError(
                 f"target {self.name!r}: max_body_bytes is {self.max_body_bytes}; give 1 or more"
+            )
+        if not isinstance(self.errors, tuple | list) or any(type(r) is not ErrorRule for r in self.errors):
+            raise ConfigurationError(
+                f"target {self.name!r}: errors is no tuple of rules; give errors=(ErrorRule(…),)"
             )
         if unsendable := [n for n, value in self.extra_headers.items() if not sendable(value)]:
             raise ConfigurationError(
@@ -130,6 +139,14 @@ class Target(Client):
         """Names what an eviction was learnt about: another model, address or format is another target."""
         learnt_about = "\n".join((self.format, safe_url(self.base_url), self.model_id))
         return hashlib.sha256(learnt_about.encode()).hexdigest()[:16]
+
+    @cached_property
+    def rules(self) -> tuple[ErrorRule, ...]:
+        """`errors`, each with the name by which evidence speaks of it."""
+        return tuple(
+            replace(rule, name=rule.name or f"targets.{self.name}.errors[{place}]")
+            for place, rule in enumerate(self.errors)
+        )
 
     @cached_property
     def rung(self) -> Rung:

@@ -16,6 +16,7 @@ from typing import Any, Final
 import httpx
 import msgspec
 
+from turnout.engine.capture import Capture
 from turnout.engine.classify import (
     carries_error,
     classify,
@@ -83,13 +84,17 @@ class HttpUpstream:
     Args:
         clock: keeps every bound.
         transport: what carries a request; httpx's own pool by default.
+        capture: keeps the replies that no rule knows.
 
     Raises:
         ConfigurationError: the certificates that the environment names cannot be read.
     """
 
-    def __init__(self, clock: Clock, transport: httpx.AsyncBaseTransport | None = None) -> None:
+    def __init__(
+        self, clock: Clock, transport: httpx.AsyncBaseTransport | None = None, capture: Capture | None = None
+    ) -> None:
         self._clock = clock
+        self._capture = capture
         self._pooled, self._fresh = _pools() if transport is None else (transport, transport)
 
     async def close(self) -> None:
@@ -117,13 +122,14 @@ class HttpUpstream:
         except Exception as error:
             said = redactor.clean(told(error))
             raise TurnBroken(f"target {target.name!r} could not be asked: {said}") from error
-        if isinstance(outcome, Verdict):
-            return redactor.verdict(outcome, content)
-        return msgspec.structs.replace(outcome, request_id=redactor.name(outcome.request_id, content))
+        if isinstance(outcome, Answer):
+            return msgspec.structs.replace(outcome, request_id=redactor.name(outcome.request_id, content))
+        verdict = outcome if isinstance(outcome, Verdict) else self._classified(target, outcome, redactor)
+        return redactor.verdict(verdict, content)
 
     async def _send(
         self, target: Target, request: httpx.Request, transport: httpx.AsyncBaseTransport, left: float | None
-    ) -> Answer | Verdict:
+    ) -> Answer | Reply | Verdict:
         whole = own_bound(target.timeout_secs, left)
         connect = own_bound(target.connect_timeout_secs, left)
         connecting = connect is not None and (whole is None or connect < whole)
@@ -153,7 +159,7 @@ class HttpUpstream:
 
     async def _exchange(
         self, target: Target, request: httpx.Request, transport: httpx.AsyncBaseTransport
-    ) -> Answer | Verdict:
+    ) -> Answer | Reply | Verdict:
         response = await transport.handle_async_request(request)
         try:
             success = response.is_success
@@ -161,25 +167,19 @@ class HttpUpstream:
             body, whole = await _read(response, most)
         finally:
             await response.aclose()
-        request_id = next((response.headers[name] for name in REQUEST_IDS if name in response.headers), "")
-        if success and not whole:
-            verdict = unreadable(response.status_code, f"the answer is longer than {most} bytes")
-        elif success and (answer := _answer(body)) is not None:
-            return Answer(answer, response.status_code, openai_chat.usage(answer), request_id)
-        else:
-            verdict = self._classified(target, response, body)
-        return msgspec.structs.replace(verdict, request_id=request_id)
+        status, headers = response.status_code, response.headers
+        if success and whole and (answer := _answer(body)) is not None:
+            return Answer(answer, status, openai_chat.usage(answer), _request_id(headers))
+        if not success or (whole and carries_error(body)):
+            return Reply(status=status, body=body[:ERROR_BODY], headers=dict(headers), format=target.format)
+        why = "this is no complete answer" if whole else f"the answer is longer than {most} bytes"
+        return msgspec.structs.replace(unreadable(status, why), request_id=_request_id(headers))
 
-    def _classified(self, target: Target, response: httpx.Response, body: bytes) -> Verdict:
-        if response.is_success and not carries_error(body):
-            return unreadable(response.status_code, "this is no complete answer")
-        reply = Reply(
-            status=response.status_code,
-            body=body[:ERROR_BODY],
-            headers=dict(response.headers),
-            format=target.format,
-        )
-        return classify(reply, now=self._clock.now())
+    def _classified(self, target: Target, reply: Reply, redactor: Redactor) -> Verdict:
+        verdict = classify(reply, now=self._clock.now(), rules=target.rules)
+        if self._capture is not None:
+            self._capture.keep(target, reply, verdict, redactor)
+        return msgspec.structs.replace(verdict, request_id=_request_id(reply.headers))
 
     async def _headers(
         self, target: Target, request: Request, left: float | None
@@ -205,6 +205,10 @@ class HttpUpstream:
             *(v for name, v in headers.items() if named_like_a_credential(name, "forward_headers")),
         ]
         return headers, [*secrets_of(target), *(part for value in carried for part in parts(value))]
+
+
+def _request_id(headers: Mapping[str, str]) -> str:
+    return next((headers[name] for name in REQUEST_IDS if name in headers), "")
 
 
 def _brought_nothing(error: Exception) -> bool:

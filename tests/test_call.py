@@ -7,7 +7,17 @@ from typing import Any
 
 import pytest
 
-from turnout import ClientError, InMemory, Reply, Router, Target, TurnBroken, TurnFailed, UpstreamError
+from turnout import (
+    ClientError,
+    ErrorRule,
+    InMemory,
+    Reply,
+    Router,
+    Target,
+    TurnBroken,
+    TurnFailed,
+    UpstreamError,
+)
 from turnout.engine.audit import decode, encode
 from turnout.engine.clock import VirtualClock
 
@@ -479,3 +489,30 @@ def test_no_error_of_the_clients_tells_a_key_not_even_one_that_was_changed_meanw
     kept = str(failed.value) + repr(service.records)
     assert old not in kept
     assert new not in kept
+
+
+NO_PICTURES = ErrorRule(kind="capability", status=422, contains="no pictures", features=("image",))
+REFUSED = {"error": {"message": "E-77 no pictures"}}
+
+
+@pytest.mark.parametrize(
+    ("outcome", "reason"),
+    [
+        (ClientError(status=422, body=REFUSED), "capability"),
+        (ClientError(status=422, message="E-77 no pictures"), "capability"),
+        ({"error": {**REFUSED["error"], "code": 422}}, "capability"),
+        (ClientError(kind="unavailable", status=422, message="E-77 no pictures"), "unavailable"),
+        (ConnectionError("no pictures"), "unavailable"),
+        (TimeoutError("no pictures"), "unavailable"),
+    ],
+    ids=["a body", "a message", "a returned body", "a kind", "a connection", "a timeout"],
+)
+def test_a_rule_reads_what_the_client_met_unless_the_client_says_what_it_was(
+    outcome: Any, reason: str
+) -> None:
+    service = Service(a=[outcome])
+    (reply,) = service.turns(ladder=(Target("a", max_retries=0, errors=(NO_PICTURES,)), B))
+    (probe, _) = reply.record.probes
+    assert probe.reason == reason
+    assert probe.verdict is not None
+    assert (probe.verdict.evidence.rule == "targets.a.errors[0]") is (reason == "capability")

@@ -120,3 +120,21 @@ def test_the_help_shows_how() -> None:
     result = check("--help")
     assert "  turnout check deployment.toml\n" in result.output
     assert "  2  a file cannot be read, or is no TOML\n" in result.output
+
+
+def test_a_rule_for_reading_errors_that_cannot_be_is_shown_with_its_place() -> None:
+    rules = """
+[[llm_clients.here.errors]]
+contains = "no pictures"
+kind = "capability"
+[[llm_clients.here.errors]]
+contains = "no movies"
+kind = "capabilty"
+"""
+    Path("rules.toml").write_text(GOOD + rules)
+    result = check("rules.toml")
+    assert result.output == (
+        "error: rules.toml: [llm_clients.here.errors[1]] kind: is 'capabilty'; did you mean capability?\n"
+        "rules.toml: 1 error\n"
+    )
+    assert result.exit_code == 1

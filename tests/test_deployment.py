@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from syrupy.assertion import SnapshotAssertion
 
 from turnout.engine.deployment import (
+    CAPTURE,
     CLIENT,
     FILE,
     MEMORY,
@@ -30,6 +31,7 @@ from turnout.engine.deployment import (
     load,
 )
 from turnout.engine.deployment.finding import Level
+from turnout.engine.deployment.rules import RULE
 from turnout.engine.deployment.tables import words
 from turnout.engine.errors import ConfigurationError
 from turnout.engine.policy import ALLOWED, Action
@@ -166,21 +168,25 @@ class TestLoading:
     def test_every_key_of_a_client_can_be_given_in_the_file_but_no_callable(self) -> None:
         assert "api_key" not in CLIENT
         assert {"timeout_secs", "extra_body", "forward_headers"} <= CLIENT.keys()
-        assert all(words(hint) for table in (CLIENT, TARGET, ROUTE, MEMORY, FILE) for hint in table.values())
+        assert all(
+            words(hint)
+            for table in (CLIENT, TARGET, ROUTE, MEMORY, CAPTURE, FILE, RULE)
+            for hint in table.values()
+        )
 
     def test_every_key_and_its_default_are_documented(self) -> None:
         text = (Path(__file__).parents[1] / "docs" / "deployment.md").read_text(encoding="utf-8")
         documented = dict(re.findall(r"^\| `(\w+)`[^|]* \| (.+?) \|", text, re.MULTILINE))
-        assert {*CLIENT, *TARGET, *ROUTE, *MEMORY, *ALLOWED} <= documented.keys()
+        assert {*CLIENT, *TARGET, *ROUTE, *MEMORY, *CAPTURE, *RULE, *ALLOWED} <= documented.keys()
         for key in CLIENT.keys() - {"base_url"}:
             assert written(documented[key]) == plain(getattr(Client(), key)), key
         for key in MEMORY:
             assert written(documented[key]) == getattr(MemorySettings(), key), key
 
-    def test_the_documented_example(self) -> None:
+    def test_the_documented_examples_together(self) -> None:
         text = (Path(__file__).parents[1] / "docs" / "deployment.md").read_text(encoding="utf-8")
-        (example,) = re.findall(r"^```toml\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-        assert told(tomllib.loads(example), OPENROUTER_API_KEY=SECRET) == []
+        examples = re.findall(r"^```toml\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+        assert told(tomllib.loads("".join(examples)), OPENROUTER_API_KEY=SECRET) == []
 
     def test_a_file_with_mistakes_is_refused_with_all_that_stop_it(self, file: Path) -> None:
         file.write_text(
@@ -816,6 +822,102 @@ class TestAddressesAndHeaders:
         assert not loads(small(client))
 
 
+NO_PICTURES = {"status": 400, "contains": "no pictures", "kind": "capability", "features": ["image"]}
+AUTH = {"kind": "auth"}
+
+
+class TestErrors:
+    """`[[llm_clients.NAME.errors]]`: how replies are read that we would read otherwise."""
+
+    def test_a_rule_is_named_by_the_table_that_it_stands_in(self) -> None:
+        deployment = examined(
+            small({"errors": [NO_PICTURES, {"code": "E-1", **AUTH}]}, {"errors": [{"code": "E-2", **AUTH}]})
+        ).deployment
+        assert deployment is not None
+        a, b = deployment.routes["chat"].ladder
+        assert [(rule.name, rule.code) for rule in a.rules] == [("targets.a.errors[0]", "E-2")]
+        assert [rule.name for rule in b.rules] == [
+            "llm_clients.here.errors[0]",
+            "llm_clients.here.errors[1]",
+        ]
+        assert b.rules[0].features == ("image",)
+
+    @pytest.mark.parametrize(
+        ("rule", "line"),
+        [
+            ({"status": 400}, "kind: is missing; give one of context_window, capability, unavailable,"),
+            ({"status": 400, "kind": "capabilty"}, "kind: is 'capabilty'; did you mean capability?"),
+            ({"status": 400, "kind": 4}, "kind: is a whole number; give a string"),
+            ({"stauts": 400, "status": 400, **AUTH}, "stauts: is unknown here; did you mean status?"),
+            ({"status": 400, "name": "x", **AUTH}, "name: is unknown here; choose from kind, status, code,"),
+            ({"status": "400", **AUTH}, "status: is a string; give a whole number"),
+            ({"status": 99, **AUTH}, "status: is 99; give 100 to 599"),
+            ({"status": 600, **AUTH}, "status: is 600; give 100 to 599"),
+            ({"status": 2**20_000, **AUTH}, "status: is a value; give 100 to 599"),
+            ({"code": 77, **AUTH}, "code: is a whole number; give a string"),
+            ({"code": "", **AUTH}, "code: holds no letter a to z and no digit; give the code as the"),
+            ({"contains": " ", **AUTH}, "contains: is empty; give words of the upstream's message"),
+            ({"contains": "x", "field": "", **AUTH}, "field: is empty; give a path like error.message"),
+            ({"contains": [], **AUTH}, "contains: is a list; give a string"),
+            ({"status": 1.5, "field": "error", **AUTH}, ""),
+            ({"status": 400, "field": "error", **AUTH}, "field: says where, but not what: give contains or"),
+            ({**NO_PICTURES, "features": ["imge"]}, "features: holds 'imge'; did you mean image?"),
+            ({**NO_PICTURES, "features": "image"}, "features: is a string; give a list of strings"),
+            ({**NO_PICTURES, **AUTH}, 'features: goes with kind = "capability" only'),
+            (AUTH, "holds for every reply; give at least one of status, code, contains"),
+        ],
+    )
+    def test_a_rule_that_cannot_be(self, rule: dict[str, Any], line: str) -> None:
+        for document, table in (
+            (small({"errors": [NO_PICTURES, rule]}), "llm_clients.here"),
+            (small(target={"errors": [NO_PICTURES, rule]}), "targets.a"),
+        ):
+            where = f"error: [{table}.errors[1]]{'' if line.startswith('holds') else ' '}"
+            assert told(document)[0].startswith(where + (": " if line.startswith("holds") else "") + line)
+            assert len(told(document)) == (2 if not line else 1)
+            assert not loads(document)
+
+    def test_every_mistake_of_every_rule_is_told_in_the_order_of_the_file(self) -> None:
+        document = small({"errors": [{"status": 0, "kind": "x"}, NO_PICTURES, {"kind": 1, "code": ""}]})
+        assert [line.partition(":")[2].split(": is")[0].split(": holds")[0] for line in told(document)] == [
+            " [llm_clients.here.errors[0]] status",
+            " [llm_clients.here.errors[0]] kind",
+            " [llm_clients.here.errors[2]] kind",
+            " [llm_clients.here.errors[2]] code",
+        ]
+
+    @pytest.mark.parametrize(
+        ("errors", "line"),
+        [
+            (NO_PICTURES, "is a table; give a list of tables, each below its own [[ ]]"),
+            ("auth", "is a string; give a list of tables, each below its own [[ ]]"),
+            ([NO_PICTURES, "auth"], "holds a string; give a list of tables, each below its own [[ ]]"),
+        ],
+    )
+    def test_what_is_no_list_of_rules(self, errors: Any, line: str) -> None:
+        assert only(small({"errors": errors})) == f"error: [llm_clients.here] errors: {line}"
+
+    def test_a_credential_in_a_rule_is_found_and_not_shown(self) -> None:
+        rule = {"contains": f"Bearer {SECRET}", **AUTH}
+        line = only(small({"errors": [NO_PICTURES, rule]}))
+        assert line.startswith("error: [llm_clients.here.errors[1]] contains: holds a credential")
+        assert SECRET not in line
+
+    def test_a_rule_behind_one_that_holds_whenever_it_does_never_decides(self) -> None:
+        errors = [{"status": 403, **AUTH}, {"status": 400, **AUTH}, NO_PICTURES, {"status": 422, **AUTH}]
+        document = small({"errors": errors})
+        assert only(document) == (
+            "warning: [llm_clients.here.errors[2]]: never decides, since errors[1] holds whenever it does;"
+            " put it before that one, or take it out"
+        )
+        assert loads(document)
+
+    def test_no_rules_take_away_those_of_the_client(self) -> None:
+        deployment = examined(small({"errors": [NO_PICTURES]}, {"errors": []})).deployment
+        assert deployment is not None
+        assert [len(target.rules) for target in deployment.routes["chat"].ladder] == [0, 1]
+
+
 class TestMemory:
     @pytest.mark.parametrize(
         "url", ["memory:", "sqlite:turnout.db", "sqlite:/var/lib/turnout.db", "sqlite:./a b.db"]
@@ -843,7 +945,9 @@ class TestMemory:
         assert only(small(memory={"url": url})).startswith(f"error: [memory] url: {what}")
 
 
-KEYS = sorted({*FILE, *MEMORY, *TARGET, *ROUTE, "a", "b", "breaker", "api_key", "unavailable"})
+KEYS = sorted(
+    {*FILE, *MEMORY, *CAPTURE, *TARGET, *ROUTE, *RULE, "a", "b", "breaker", "api_key", "unavailable"}
+)
 SCALARS = (
     st.sampled_from(["a", "b", "skip", "sk-abcdefghijklmnop", "http://[", "sqlite:", "https://llm.example"])
     | st.text(max_size=8)

@@ -16,7 +16,9 @@ FLOORS = {
     "machines": 0,
     "engine": 1,  # what is not named below: pure data and the pure turn
     "engine.call": 2,
+    "engine.capture": 2,
     "engine.clock": 2,
+    "engine.explaining": 2,
     "engine.probe": 2,
     "engine.upstream": 2,
     "engine.memory": 2,

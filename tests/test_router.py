@@ -15,6 +15,8 @@ import pytest
 from turnout import (
     AuditRecord,
     ConfigurationError,
+    ErrorRule,
+    Evidence,
     InjectionRefused,
     InMemory,
     InvalidBody,
@@ -835,3 +837,46 @@ def test_a_transport_that_fails_with_what_it_was_given_tells_no_credential(
         house.turn()
     assert "9f8e7d6c" not in str(failed.value) + repr(house.records)
     assert "[credential]" in house.records[0].error
+
+
+# -- rules of the operator
+
+NO_PICTURES = in_json(400, {"error": "E-77 no pictures"})
+AS_CAPABILITY = ErrorRule(kind="capability", status=400, contains="no pictures", features=("image",))
+WITH_RULE = (Target("a", base_url="http://upstream.example", errors=(AS_CAPABILITY,)), LADDER[1])
+
+
+def test_a_private_server_s_own_words_reach_the_caller_until_a_rule_says_what_they_mean() -> None:
+    without = House({"a": [NO_PICTURES, NO_PICTURES]})
+    for _ in range(2):
+        with pytest.raises(TurnFailed, match="E-77 no pictures"):
+            without.turn()
+    assert without.asked == [["a"], ["a"]]
+
+    house = House({"a": [NO_PICTURES]}, ladder=WITH_RULE)
+    assert [house.turn().served_by for _ in range(2)] == ["b", "b"]
+    assert house.asked == [["a", "b"], ["b"]]
+    (eviction,) = house.records[1].standings_before
+    assert eviction.refused == {("image",)}
+    for evidence in (house.records[0].probes[0].attempts[0].evidence, eviction.first.evidence):
+        assert evidence == Evidence("targets.a.errors[0]", "error", ("status: 400", "contains: no pictures"))
+    assert [decode(encode(record)) for record in house.records] == house.records
+
+
+def test_a_rule_makes_no_error_of_an_answer_and_reads_no_broken_connection() -> None:
+    rules = (
+        ErrorRule(kind="capability", status=200),
+        ErrorRule(kind="capability", contains="connection reset"),
+        ErrorRule(kind="capability", contains="pictures"),
+    )
+    target = Target("a", base_url="http://upstream.example", max_retries=0, errors=rules)
+    house = House(
+        {"a": [ok("no pictures"), in_json(200, {"pictures": []}), Reset()]}, ladder=[target, LADDER[1]]
+    )
+    assert [house.turn().served_by for _ in range(3)] == ["a", "b", "b"]
+    assert [record.probes[0].reason for record in house.records] == [None, "unavailable", "unavailable"]
+
+
+def test_a_rule_reads_an_error_inside_a_200() -> None:
+    house = House({"a": [in_json(200, {"error": {"message": "no pictures", "code": 400}})]}, ladder=WITH_RULE)
+    assert house.turn().record.probes[0].reason == "capability"

@@ -504,6 +504,10 @@ def test_an_expectation_that_could_never_hold_is_named_by_its_place(expect: str,
             "client.max_retries: is 99; give 0 to 10",
         ),
         (
+            "route = { ladder = ['a'] }\nclient = { errors = [{ kind = 'auth', status = 99 }] }",
+            "client.errors[0].status: is 99; give 100 to 599",
+        ),
+        (
             "route = { ladder = ['a b'] }",
             'targets."a b": is no name; use 1 to 64 of the characters A-Z a-z 0-9 . _ / : -',
         ),

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import pytest
 
-from turnout import JsonLines, Router, SqliteMemory, Target, TurnFailed
+from turnout import Capture, JsonLines, Router, SqliteMemory, Target, TurnFailed
 from turnout.engine import audit
 from turnout.engine.loopback import LoopbackUpstream
 
@@ -54,6 +54,7 @@ def everything_kept(
                 ladder=[target],
                 memory=SqliteMemory(folder / "evictions.db"),
                 on_record=JsonLines(folder / "records.jsonl"),
+                capture=Capture(folder),
             )
             async with router:
                 try:

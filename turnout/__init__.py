@@ -5,7 +5,9 @@ skipped for the turn; and every turn leaves a record that says why.
 """
 
 from turnout.engine.audit import AuditRecord
-from turnout.engine.classify.verdict import Evidence, Verdict
+from turnout.engine.capture import Capture
+from turnout.engine.classify.operator import ErrorRule
+from turnout.engine.classify.verdict import Evidence, Feature, Verdict
 from turnout.engine.context import Eviction, SessionContext
 from turnout.engine.errors import (
     ClientError,
@@ -35,12 +37,15 @@ from turnout.machines.vocabulary import ErrorKind, RoutingFallbackReason, Turnou
 __all__ = [
     "Action",
     "AuditRecord",
+    "Capture",
     "ClientError",
     "ConfigurationError",
     "DeadlineExceeded",
     "ErrorKind",
+    "ErrorRule",
     "Eviction",
     "Evidence",
+    "Feature",
     "InMemory",
     "InjectionRefused",
     "InvalidBody",

@@ -2,6 +2,7 @@
 
 - `unwrap` finds the diagnostic fields of a body, as deep as proxies wrap them
 - `text` makes a diagnostic message safe to match: no URLs, no names, no quoted request
+- `operator`: the rules that a deployment gives, which are asked first
 - `codes`: what structured codes say, alone or with the parameter that they name
 - `nouns` and `wordings`: what diagnostic sentences speak of, and what they say of it
 - `statuses`: what a status says where nothing else does

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from msgspec import Struct
 
-from turnout.engine.classify import codes, nouns, statuses, wordings
+from turnout.engine.classify import codes, nouns, operator, statuses, wordings
 from turnout.engine.classify.codes import Meaning
+from turnout.engine.classify.operator import ErrorRule
 from turnout.engine.classify.reply import Reply
 from turnout.engine.classify.retry_after import retry_after
 from turnout.engine.classify.unwrap import Finding, findings
@@ -38,23 +39,27 @@ class _Found(NamedTuple):
     field: str
     features: tuple[str, ...] = ()
     param: str = ""
+    matched: tuple[str, ...] = ()
 
 
 _Stage = Callable[[_Case], _Found | None]
 
 
-def classify(reply: Reply, *, now: float) -> Verdict:
+def classify(reply: Reply, *, now: float, rules: Sequence[ErrorRule] = ()) -> Verdict:
     """Read a reply that is no complete answer. Total: any status, headers and bytes have a verdict.
 
     Args:
         reply: what came back.
         now: seconds since 1970, against which a `retry-after` date is read.
+        rules: the operator's own, asked before ours.
     """
     case = _case(reply)
-    found = next((found for stage in _STAGES if (found := stage(case))), None) or _prior(case, reply.status)
+    theirs = operator.decided(rules, reply.status, case.findings)
+    ours = (told for stage in _STAGES if (told := stage(case)))
+    found = theirs or next(ours, None) or _prior(case, reply.status)
     return Verdict(
         kind=found.kind,
-        evidence=Evidence(found.rule, found.field),
+        evidence=Evidence(found.rule, found.field, found.matched),
         status=reply.status,
         code=_first(case, "code"),
         features=found.features,

@@ -18,7 +18,7 @@ _ECHO: Final = re.compile(
     r"""\b(?:messages|prompt|contents)['"]?\s?[=:]\s?[\[{'"]   # messages = [ ...
       | ['"]input['"]\s?: | \binput_value\s?=                   # a validator's copy of what it refused
       | \bfailed_generation['"]?\s?: | \breceived:\s?['"{\[]""",
-    re.VERBOSE,
+    re.VERBOSE | re.IGNORECASE,
 )
 """Where a message begins to quote the request: nothing after it is read."""
 
@@ -33,11 +33,20 @@ _APOSTROPHE: Final = "\u2019"
 def sentences(message: str) -> tuple[str, ...]:
     """The sentences of a message that may be matched: lower case, without URLs, names and quotations."""
     text = message if len(message) <= HEAD + TAIL else f"{message[:HEAD]}\n{message[-TAIL:]}"
-    text = _URL.sub(" ", text.lower().replace(_APOSTROPHE, "'"))
-    if echo := _ECHO.search(text):
-        text = text[: echo.start()]
+    text = unquoted(_URL.sub(" ", text.lower().replace(_APOSTROPHE, "'")))
     text = _SCHEMA_PATH.sub(" ", _NAMED.sub(r"\1", text))
     return tuple(part for part in map(str.strip, _SENTENCE_END.split(text)) if part)
+
+
+def unquoted(message: str) -> str:
+    """The message up to where it begins to quote the request."""
+    echo = _ECHO.search(message)
+    return message[: echo.start()] if echo else message
+
+
+def folded(text: str) -> str:
+    """The text in one case, with one space for every run of white space."""
+    return re.sub(r"\s+", " ", text.casefold())
 
 
 def words(listed: str) -> re.Pattern[str]:

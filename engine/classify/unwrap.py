@@ -62,11 +62,18 @@ class Finding(Struct, frozen=True):
     param: str = ""
     status: int | None = None
     """An HTTP status that the body itself states."""
+    spoken: str = ""
+    """The name of the field that holds the message; empty where the finding is a string itself."""
 
     @property
     def sentences(self) -> tuple[str, ...]:
         """The message as it may be matched."""
         return sentences(self.message)
+
+    @property
+    def message_at(self) -> str:
+        """The path of the message."""
+        return self.at(self.spoken) if self.spoken else self.path or "body"
 
     def at(self, name: str) -> str:
         """The path of one of its fields."""
@@ -135,6 +142,7 @@ def _walk_object(value: Mapping[str, Any], path: str, depth: int) -> Iterator[Fi
         tuple(name for key in _NAMES if (name := _name(value.get(key)))),
         next((param for key in _PARAMS if (param := _param(value.get(key)))), ""),
         next((status for number in numbers if (status := _status(number))), None),
+        spoken,
     )
     yield own
     yield from _walk(inner, own.at(spoken), depth + 1)

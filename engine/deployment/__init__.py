@@ -13,16 +13,17 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Final, Literal, get_type_hints
 
-from turnout.engine import policy
+from turnout.engine import capture, policy
 from turnout.engine.credentials import CREDENTIAL, SHORTEST_SECRET, is_credential, variable_named
 from turnout.engine.deployment.checks import over_plain_http
 from turnout.engine.deployment.document import read_toml
 from turnout.engine.deployment.finding import Finding, Findings, Level, walk
 from turnout.engine.deployment.finding import Path as Place
-from turnout.engine.deployment.tables import Keys, Table, did_you_mean, kind_of, read
+from turnout.engine.deployment.rules import rules_of
+from turnout.engine.deployment.tables import Keys, Table, kind_of, read
 from turnout.engine.errors import ConfigurationError
 from turnout.engine.policy import Policy
-from turnout.engine.printable import named
+from turnout.engine.printable import did_you_mean, named
 from turnout.engine.route import Route
 from turnout.engine.targets import NAME, Client, Target
 
@@ -48,11 +49,22 @@ class MemorySettings:
     """Whether an eviction survives the death of the process, or a loss of power as well."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class CaptureSettings:
+    """Where the replies that no rule knows are kept, and how many."""
+
+    dir: str
+    """Relative to the working directory."""
+    max_bytes: int = capture.MAX_BYTES
+
+
 @dataclass(frozen=True)
 class Deployment:
     """What a deployment file describes."""
 
     memory: MemorySettings
+    capture: CaptureSettings | None
+    """None: no reply is kept."""
     routes: Mapping[str, Route]
     """By the id that callers ask for, in the order of the file."""
     source: Path
@@ -77,7 +89,10 @@ class Examination:
 _HINTS: Final = get_type_hints(Client)
 
 # a key that `Client` gains is a key of the file from then on
-CLIENT: Final[Keys] = {f.name: _HINTS[f.name] for f in fields(Client) if f.name != "api_key"}
+CLIENT: Final[Keys] = {
+    **{f.name: _HINTS[f.name] for f in fields(Client) if f.name != "api_key"},
+    "errors": tuple[Table, ...],
+}
 TARGET: Final[Keys] = {"id": str, "llm_client": str, **CLIENT}
 ROUTE: Final[Keys] = {
     "id": str,
@@ -86,15 +101,17 @@ ROUTE: Final[Keys] = {
     "deadline_secs": float | None,
 }
 MEMORY: Final[Keys] = get_type_hints(MemorySettings)
+CAPTURE: Final[Keys] = get_type_hints(CaptureSettings)
 FILE: Final[Keys] = {
     "schema_version": int,
     "memory": Table,
+    "capture": Table,
     "llm_clients": Table,
     "targets": Table,
     "routes": Table,
 }
 
-_INNOCENT: Final = frozenset({*CLIENT, *TARGET, *ROUTE, *MEMORY, *policy.ALLOWED})
+_INNOCENT: Final = frozenset({*CLIENT, *TARGET, *ROUTE, *MEMORY, *CAPTURE, *policy.ALLOWED})
 _CREDENTIALS: Final = ("api_key_env", "forward_auth")
 
 
@@ -159,8 +176,10 @@ class _Examiner:
         self.findings.error((), "schema_version", f"is not {SCHEMA}, which this version reads; {what}")
         return newer
 
-    def examine(self, environ: Mapping[str, str]) -> tuple[MemorySettings, dict[str, Route]]:
-        """The memory and the routes, as far as they can be built."""
+    def examine(
+        self, environ: Mapping[str, str]
+    ) -> tuple[MemorySettings, CaptureSettings | None, dict[str, Route]]:
+        """The memory, the capture and the routes, as far as they can be built."""
         for path, value in walk(self._document):
             if isinstance(value, str) and is_credential(path, value, _INNOCENT):
                 self.findings.error(path[:-1], path[-1], CREDENTIAL)
@@ -176,7 +195,19 @@ class _Examiner:
         routes = self._all_routes()
         self._unused()
         self._environment(environ)
-        return MemorySettings(**memory), routes
+        return MemorySettings(**memory), self._capture(top), routes
+
+    def _capture(self, top: Table) -> CaptureSettings | None:
+        path = ("capture",)
+        if "capture" not in top:
+            return None
+        values = read(self.findings, path, top["capture"], CAPTURE)
+        if self._lacks(path, values, "dir"):
+            self.findings.error(path, "dir", "is missing; give the path of a directory")
+        elif "dir" in values and not self.findings.at(path, "dir") and not capture.can_be_made(values["dir"]):
+            what = "cannot be written to or made here; see that it can be where turnout runs"
+            self.findings.warning(path, "dir", what)
+        return CaptureSettings(**values) if "dir" in values else None
 
     def _tables(self, kind: str, top: Table, keys: Keys) -> dict[str, Table]:
         """The tables of one kind by name."""
@@ -189,7 +220,10 @@ class _Examiner:
             if not NAME.fullmatch(name):
                 what = "is no name; use 1 to 64 of the characters A-Z a-z 0-9 . _ / : -"
                 self.findings.error((kind, name), "", what)
-            tables[name] = read(self.findings, (kind, name), table, keys)
+            values = read(self.findings, (kind, name), table, keys)
+            if "errors" in values:
+                values["errors"] = rules_of(self.findings, (kind, name, "errors"), values["errors"])
+            tables[name] = values
         return tables
 
     def _lacks(self, path: Place, values: Table, key: str) -> bool:

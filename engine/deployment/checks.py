@@ -9,7 +9,7 @@ from ipaddress import ip_address
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
-from turnout.engine import route, targets
+from turnout.engine import capture, route, targets
 from turnout.engine.credentials import CREDENTIAL, in_url, named_like_a_credential
 from turnout.engine.deployment.finding import HEADER
 from turnout.engine.printable import named
@@ -33,6 +33,7 @@ RANGES: Final[Mapping[str, tuple[float, float]]] = {
     "max_body_bytes": (1, 2**30),
     "ttl_secs": (1, int(MAX_SECS)),
     "max_sessions": (1, 10**9),
+    "max_bytes": (1024, 2**26),
     "memory_timeout_ms": (1, 60_000),
 }
 """The least and the most that a number may be."""
@@ -162,6 +163,11 @@ def _memory_url(url: str) -> Iterator[Mistake]:
         yield Mistake("is no memory; give sqlite:PATH or memory:")
 
 
+def _dir(path: str) -> Iterator[Mistake]:
+    if what := capture.mistake(path):
+        yield Mistake(what)
+
+
 _CHECKS: Final[Mapping[str, Callable[[Any], Iterator[Mistake]]]] = {
     "base_url": _base_url,
     "api_key_env": _api_key_env,
@@ -169,4 +175,5 @@ _CHECKS: Final[Mapping[str, Callable[[Any], Iterator[Mistake]]]] = {
     "forward_headers": _forward_headers,
     "extra_headers": _extra_headers,
     "url": _memory_url,
+    "dir": _dir,
 }

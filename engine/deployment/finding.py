@@ -13,11 +13,16 @@ from turnout.engine.credentials import hidden, presentable
 from turnout.engine.printable import printable, shortened
 
 Path = tuple[str, ...]
-"""A table's place in a file: `("llm_clients", "openrouter")`; empty for the top of the file."""
+"""A table's place in a file: `("llm_clients", "openrouter")`; empty for the top of the file.
+
+Of a list of tables each has its place in it as a step: `("llm_clients", "openrouter", "errors", "[0]")`.
+"""
 
 HEADER: Final = re.compile(r"[!#$%&'*+.^_`|~A-Za-z0-9-]+")
 """What a header may be called. What is no such name may be anything, even a credential: it is not shown."""
 
+_PLACE: Final = re.compile(r"\[\d+\]")
+"""A place in a list, as a step of a path."""
 _BARE: Final = re.compile(r"[A-Za-z0-9_-]+")
 
 
@@ -68,8 +73,7 @@ class Findings:
         self._add(Level.WARNING, stops, path, key, what)
 
     def _add(self, level: Level, stops: bool, path: Path, key: str, what: str) -> None:
-        within = path[-1] if path else ""
-        shown = dotted((key,), within) if key else ""
+        shown = dotted((key,), _name(path)) if key else ""
         finding = Finding(level, stops, self._file, dotted(path), shown, presentable(what))
         self._found.setdefault(finding, (path, key))
         self._places.add((path, key))
@@ -94,7 +98,10 @@ class Findings:
 
 
 def walk(document: Mapping[str, object]) -> list[tuple[Path, object]]:
-    """Every value of a document with its path, in the order of the file; a list's items have its path."""
+    """Every value of a document with its path, in the order of the file.
+
+    The items of a list have its path, and tables among them their place in it as a further step.
+    """
     found: list[tuple[Path, object]] = []
     # no recursion: a file may be nested deeper than the interpreter's stack
     stack: list[tuple[Path, object]] = [((), document)]
@@ -104,7 +111,11 @@ def walk(document: Mapping[str, object]) -> list[tuple[Path, object]]:
         if isinstance(value, Mapping):
             stack += [((*path, key), inner) for key, inner in reversed(list(value.items()))]
         elif isinstance(value, list):
-            stack += [(path, inner) for inner in reversed(value)]
+            items = [
+                ((*path, f"[{place}]") if isinstance(inner, Mapping) else path, inner)
+                for place, inner in enumerate(value)
+            ]
+            stack += reversed(items)
     return found
 
 
@@ -114,7 +125,18 @@ def dotted(path: Path, within: str = "") -> str:
     Args:
         within: the name of the table that the path begins in.
     """
-    return ".".join(_shown(name, table) for table, name in zip((within, *path), path, strict=False))
+    shown = ""
+    for step, name in enumerate(path):
+        if _PLACE.fullmatch(name):
+            shown += name
+        else:
+            shown += ("." if shown else "") + _shown(name, _name((within, *path[:step])))
+    return shown
+
+
+def _name(path: Path) -> str:
+    """What the table, or the list that it stands in, is called; empty for the top of the file."""
+    return next((name for name in reversed(path) if not _PLACE.fullmatch(name)), "")
 
 
 def _shown(name: str, table: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal, get_args, get_origin
 
@@ -11,7 +10,7 @@ import msgspec
 from turnout.engine.credentials import CREDENTIAL, named_like_a_credential
 from turnout.engine.deployment.checks import mistakes
 from turnout.engine.deployment.finding import Findings, Path
-from turnout.engine.printable import named, shortened
+from turnout.engine.printable import did_you_mean, named
 
 Table = Mapping[str, Any]
 Keys = Mapping[str, Any]
@@ -20,7 +19,7 @@ Keys = Mapping[str, Any]
 NOT_YET: Final = frozenset(
     {
         *("extra_body", "on_parameter_reject", "first_output_timeout_secs", "idle_timeout_secs"),
-        *("errors", "breaker", "capability_scope", "readmit_below", "affinity"),
+        *("breaker", "capability_scope", "readmit_below", "affinity"),
         *("context_window", "input", "tools", "structured_output", "streaming"),
         *("openai_responses", "anthropic_messages"),
     }
@@ -35,10 +34,13 @@ _WORDS: Final[Mapping[Any, str]] = {
     str: "a string",
     str | None: "a string",
     tuple[str, ...]: "a list of strings",
+    tuple[Table, ...]: "a list of tables, each below its own [[ ]]",
     Mapping[str, str]: "a table of strings",
     Mapping[str, object]: "a table",
     Table: "a table",
 }
+
+_ITEMS: Final[Mapping[Any, type]] = {tuple[str, ...]: str, tuple[Table, ...]: Mapping}
 
 _KINDS: Final[Mapping[type, str]] = {
     bool: "true or false",
@@ -80,14 +82,6 @@ def _unknown(key: str, value: object, keys: Iterable[str]) -> str:
     return f"is unknown here{did_you_mean(key, keys)}"
 
 
-def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """The end of a sentence about a name that there is not."""
-    names = list(names)
-    if near := difflib.get_close_matches(name, names, n=1):
-        return f"; did you mean {shortened(near[0])}?"
-    return f"; choose from {', '.join(map(shortened, names))}" if names else "; there is none"
-
-
 def kind_of(value: object) -> str:
     """What a value of a TOML file is, in words."""
     return _KINDS.get(type(value), "a date or time")
@@ -110,8 +104,8 @@ def _mistyped(value: object, hint: Any) -> str:
     if isinstance(value, str) and get_origin(hint) is Literal:
         why = ", which is not supported by this version of turnout" if value in NOT_YET else ""
         return f"is {named(value)}{why}; give {words(hint)}"
-    if isinstance(value, list) and hint == tuple[str, ...]:
-        other = next(kind_of(inner) for inner in value if not isinstance(inner, str))
+    if isinstance(value, list) and hint in _ITEMS:
+        other = next(kind_of(inner) for inner in value if not isinstance(inner, _ITEMS[hint]))
         return f"holds {other}; give {words(hint)}"
     if type(value) is int and hint in (float, float | None):
         return f"is too large; give {words(hint)}"

@@ -13,9 +13,9 @@ from turnout.engine.deployment.checks import mistakes, shown
 from turnout.engine.deployment.document import read_toml
 from turnout.engine.deployment.finding import Finding, Findings
 from turnout.engine.deployment.finding import Path as Place
-from turnout.engine.deployment.tables import Keys, Table, did_you_mean, kind_of, read
+from turnout.engine.deployment.tables import Keys, Table, kind_of, read
 from turnout.engine.errors import ConfigurationError, ScenarioError
-from turnout.engine.printable import named, printable
+from turnout.engine.printable import did_you_mean, named, printable
 from turnout.engine.route import Route
 from turnout.engine.scenario.answers import AFTER, ANSWERS, SCRIPTED
 from turnout.engine.scenario.model import PlannedTurn, Scenario

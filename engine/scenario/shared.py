@@ -28,7 +28,6 @@ _SCENARIO: Final = "scenario"
 _AS_IN_FILE: Final = (
     (re.compile(rf"^routes\.{_SCENARIO}\b"), "route"),
     (re.compile(rf"^llm_clients\.{_SCENARIO}\b"), "client"),
-    (re.compile(r'\."\[(\d+)\]"'), r"[\1]"),
 )
 """From the place of a finding to the words of a scenario file."""
 
