@@ -10,7 +10,7 @@
 - `reading`: the order in which these are asked
 """
 
-from turnout.engine.classify.reading import classify, unreadable
+from turnout.engine.classify.reading import Reader, classify, unreadable
 from turnout.engine.classify.reply import Reply
 from turnout.engine.classify.transport import no_connection, too_slow, transport_failure
 from turnout.engine.classify.unwrap import carries_error
