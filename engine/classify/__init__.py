@@ -1,10 +1,13 @@
 """From what a failed attempt brought back to a verdict. Pure, and total: no reply makes it raise.
 
+- `decoding`: from bytes to values, whatever shape they came in
 - `unwrap` finds the diagnostic fields of a body, as deep as proxies wrap them
-- `text` makes a diagnostic message safe to match: no URLs, no names, no quoted request
+- `text` makes a diagnostic message safe to match: no URLs, no names, no quoted request; its words
 - `operator`: the rules that a deployment gives, which are asked first
-- `codes`: what structured codes say, alone or with the parameter that they name
-- `nouns` and `wordings`: what diagnostic sentences speak of, and what they say of it
+- `codes`: what structured codes say; `providers`: those that are one provider's own
+- `settings`: the optional settings of a request, and what it means that a field is refused
+- `concepts`: what diagnostic sentences speak of, and what they say of it; `lexicon` finds it
+- `rules`: what the two mean together
 - `statuses`: what a status says where nothing else does
 - `retry_after`: how long the upstream asks to wait
 - `transport`: failures that brought no reply

@@ -9,22 +9,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from functools import lru_cache
+from typing import Final
 
+from turnout.engine.classify.settings import Meaning, capability
 from turnout.engine.classify.verdict import Feature as F
 from turnout.machines.vocabulary import ErrorKind as Kind
 
 
-class Meaning(NamedTuple):
-    """What a code or a refused parameter says."""
-
-    kind: Kind
-    features: tuple[F, ...] = ()
-
-
+@lru_cache(maxsize=1024)
 def normal(code: str) -> str:
     """A code as the tables spell it."""
-    return re.sub(r"[^a-z0-9]", "", code.lower())
+    return _OTHER.sub("", code[:_LONGEST].lower())
+
+
+_OTHER: Final = re.compile(r"[^a-z0-9]")
+_LONGEST: Final = 128
 
 
 def _table(*rows: tuple[Meaning | Kind, str]) -> Mapping[str, Meaning]:
@@ -32,23 +32,27 @@ def _table(*rows: tuple[Meaning | Kind, str]) -> Mapping[str, Meaning]:
     return {code: meaning for meaning, codes in meanings for code in codes.split()}
 
 
-def _capability(feature: F) -> Meaning:
-    return Meaning(Kind.CAPABILITY, (feature,))
-
-
-VETOES: Final = _table(
+POLICY: Final = _table(
     (
         Kind.CONTENT_POLICY,
         """contentfilter contentfiltered contentpolicyviolation contentpolicy responsibleaipolicyviolation
         datainspectionfailed sensitivewordsdetected promptblocked prohibitedcontent moderationblocked
-        contentmoderation cyberpolicyviolation""",
+        contentmoderation cyberpolicyviolation guardrailintervened refusal safety recitation blocklist spii
+        imagesafety contentblocked sensitive invalidprompt promptthreatdetected""",
     ),
+)
+BILLING: Final = _table(
     (
         Kind.QUOTA_OR_BILLING,
         """insufficientquota insufficientcredits insufficientbalance insufficientuserquota quotaexceeded
         budgetexceeded creditlimit billinghardlimitreached billingnotactive billingerror usagelimitreached
-        usagelimitexceeded paymentrequired arrearage accountoverdueerror accountoverdue""",
+        usagelimitexceeded paymentrequired arrearage accountoverdueerror accountoverdue
+        exceededcurrentquotaerror""",
     ),
+)
+"""Asked before the codes of a rate limit, and before what says that a limit resets soon."""
+
+VETOES: Final = _table(
     (
         Kind.AUTH,
         """invalidapikey incorrectapikey apikeyinvalid apikeyexpired authenticationerror invalidauthentication
@@ -57,7 +61,8 @@ VETOES: Final = _table(
     (
         Kind.UNAVAILABLE,
         """ratelimitexceeded ratelimiterror ratelimitreached ratelimited toomanyrequests throttlingexception
-        throttling resourceexhausted throttlingratequota tooluseformatfailed toolusefailed""",
+        throttling resourceexhausted throttlingratequota tooluseformatfailed toolusefailed
+        modelnotreadyexception throttlingallocationquota""",
     ),
 )
 """Codes that veto an overflow or a capability, whatever the words."""
@@ -74,26 +79,26 @@ OVERFLOWS: Final = _table(
 
 REFUSALS: Final = _table(
     (
-        _capability(F.IMAGE),
+        capability(F.IMAGE),
         "imagenotsupported imagesnotsupported imageinputnotsupported visionnotsupported visionunsupported",
     ),
-    (_capability(F.AUDIO), "audionotsupported audioinputnotsupported"),
-    (_capability(F.VIDEO), "videonotsupported videoinputnotsupported"),
-    (_capability(F.FILE), "filenotsupported pdfnotsupported fileinputnotsupported"),
+    (capability(F.AUDIO), "audionotsupported audioinputnotsupported"),
+    (capability(F.VIDEO), "videonotsupported videoinputnotsupported"),
+    (capability(F.FILE), "filenotsupported pdfnotsupported fileinputnotsupported"),
     (
-        _capability(F.TOOLS),
+        capability(F.TOOLS),
         """toolsnotsupported toolusenotsupported toolcallingnotsupported functioncallingnotsupported
         functioncallnotsupported""",
     ),
-    (_capability(F.TOOL_SCHEMA), "invalidfunctionparameters invalidtoolschema"),
+    (capability(F.TOOL_SCHEMA), "invalidfunctionparameters invalidtoolschema"),
     (
-        _capability(F.STRUCTURED_OUTPUT),
+        capability(F.STRUCTURED_OUTPUT),
         "responseformatnotsupported structuredoutputnotsupported jsonmodenotsupported jsonschemanotsupported",
     ),
-    (_capability(F.STREAMING), "streamingnotsupported streamnotsupported"),
-    (_capability(F.REASONING), "reasoningnotsupported thinkingnotsupported"),
-    (_capability(F.ENDPOINT), "unsupportedapiformodel operationnotsupported"),
-    (_capability(F.ROLE), "invalidrequestmessageorder"),
+    (capability(F.STREAMING), "streamingnotsupported streamnotsupported"),
+    (capability(F.REASONING), "reasoningnotsupported thinkingnotsupported"),
+    (capability(F.ENDPOINT), "unsupportedapiformodel operationnotsupported"),
+    (capability(F.ROLE), "invalidrequestmessageorder"),
     (
         Kind.CALLER_ERROR,
         """missingrequiredparameter invalidimageurl invalidimageformat invalidimage invalidbase64image
@@ -125,51 +130,6 @@ UNSUPPORTED: Final = frozenset(
     {"unsupportedparameter", "unknownparameter", "unrecognizedparameter", "unsupportedvalue"}
     | {"unsupportedargument", "unknownfield", "extraforbidden"}
 )
+WRONG_PART: Final = frozenset({"stringtype", "listtype", "dicttype"})
+"""A validator's codes: content in a form that this server does not take."""
 TOO_LONG: Final = frozenset({"stringabovemaxlength", "arrayabovemaxlength"})
-
-_OF_TOOLS: Final = frozenset({"tools", "functions", "tool"})
-_OF_MESSAGES: Final = frozenset({"messages", "input", "prompt", "contents", "system"})
-_FEATURES: Final[Mapping[str, F]] = {
-    "tool_choice": F.TOOL_CHOICE,
-    "function_call": F.TOOL_CHOICE,
-    "response_format": F.STRUCTURED_OUTPUT,
-    "text.format": F.STRUCTURED_OUTPUT,
-    "stream": F.STREAMING,
-    "reasoning": F.REASONING,
-    "thinking": F.REASONING,
-    "audio": F.AUDIO,
-}
-"""Parameters that are features; any other top-level one is an optional setting."""
-
-
-def refused(param: str) -> Meaning | None:
-    """What it says that the target does not take this parameter, or None where that tells nothing."""
-    root, leaf = _ends(param)
-    if leaf == "cache_control" or not root:
-        return Meaning(Kind.PARAMETER_REJECT) if root else None
-    if root in _OF_TOOLS:
-        schema = "parameters" in param or "schema" in param
-        return _capability(F.TOOL_SCHEMA if schema else F.TOOLS)
-    if root in _OF_MESSAGES:
-        return _capability(F.ROLE if leaf == "role" else F.OTHER) if leaf != root else None
-    if root == "model":
-        return None
-    feature = _FEATURES.get(param) or _FEATURES.get(root if root == param.strip(".") else "")
-    return _capability(feature) if feature else Meaning(Kind.PARAMETER_REJECT)
-
-
-def too_long(param: str) -> Meaning | None:
-    """What it says that this parameter is too long, or None where that tells nothing."""
-    root, leaf = _ends(param)
-    if root in _OF_TOOLS:
-        return _capability(F.TOOLS)
-    if root in _OF_MESSAGES:
-        whole = leaf in ("content", "text", root) and not (root == "messages" == leaf)
-        return Meaning(Kind.CONTEXT_WINDOW) if whole else _capability(F.OTHER)
-    return Meaning(Kind.PARAMETER_REJECT) if root else None
-
-
-def _ends(param: str) -> tuple[str, str]:
-    """The first and the last name of a path such as `messages[3].content`."""
-    names = [name for name in re.split(r"[.\[\]]+", param.lower()) if name and not name.isdecimal()]
-    return (names[0], names[-1]) if names else ("", "")

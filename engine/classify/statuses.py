@@ -20,6 +20,7 @@ PRIOR: Final[Mapping[int, Kind]] = {
     408: Kind.UNAVAILABLE,
     413: Kind.CONTEXT_WINDOW,
     425: Kind.UNAVAILABLE,
+    499: Kind.UNAVAILABLE,
 }
 
 NAMED: Final[Mapping[str, int]] = {

@@ -1,4 +1,4 @@
-"""Making a diagnostic message safe to match, and matching it.
+"""Making a diagnostic message safe to match: its sentences, and the words of each.
 
 A message may quote the request, link to documentation and name models and functions. None
 of that is a diagnosis, and each of it can spell one.
@@ -7,13 +7,20 @@ of that is a diagnosis, and each of it can spell one.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from functools import lru_cache
 from typing import Final
 
 HEAD: Final = 2048
 TAIL: Final = 1024
 """Of a long message the first and last characters are matched: servers put the diagnosis at an end."""
 
-_URL: Final = re.compile(r"(?:https?|wss?)://\S+")
+NUMBER: Final = "#"
+NAME: Final = "@"
+PATH: Final = "~"
+"""Words that stand for any quantity, for any name of a model or the like, and for any path of a URL."""
+
+_URL: Final = re.compile(r"(?:https?|wss?)://\S+", re.IGNORECASE)
 _ECHO: Final = re.compile(
     r"""\b(?:messages|prompt|contents)['"]?\s?[=:]\s?[\[{'"]   # messages = [ ...
       | ['"]input['"]\s?: | \binput_value\s?=                   # a validator's copy of what it refused
@@ -23,24 +30,30 @@ _ECHO: Final = re.compile(
 """Where a message begins to quote the request: nothing after it is read."""
 
 _NAMED: Final = re.compile(
-    r"\b(function|tool|model|deployment|schema|tool_call_id) (['\"`])[^'\"`\n]{1,200}\2"
+    r"\b(function|tool|model|deployment|schema|tool_call_id) (['\"`])[^'\"`\n]{1,200}\2", re.IGNORECASE
 )
+CLASS: Final = re.compile(r"\b(?:[a-z_]{1,32}\.)?([A-Z][A-Za-z]{2,64}(?:Error|Exception))\b:?")
+"""An exception's class: a code, and no word of the diagnosis."""
 _SCHEMA_PATH: Final = re.compile(r"context=\([^)]{0,300}\)")
-_SENTENCE_END: Final = re.compile(r"(?<=[.!?])\s+|\n|。")
-_APOSTROPHE: Final = "\u2019"
+_SENTENCE_END: Final = re.compile(r"(?<=[.!?])\s+|\n|[。;]")
 
 
-def sentences(message: str) -> tuple[str, ...]:
-    """The sentences of a message that may be matched: lower case, without URLs, names and quotations."""
+def diagnosis(message: str) -> str:
+    """The part of a message that may be matched: no more than is bounded, and nothing that it quotes."""
     text = message if len(message) <= HEAD + TAIL else f"{message[:HEAD]}\n{message[-TAIL:]}"
-    text = unquoted(_URL.sub(" ", text.lower().replace(_APOSTROPHE, "'")))
-    text = _SCHEMA_PATH.sub(" ", _NAMED.sub(r"\1", text))
-    return tuple(part for part in map(str.strip, _SENTENCE_END.split(text)) if part)
+    if "://" in text:
+        text = _URL.sub(" ", text)
+    text = unquoted(text)
+    if "E" in text:
+        text = CLASS.sub(" ", text)
+    if "context=(" in text:
+        text = _SCHEMA_PATH.sub(" ", text)
+    return _NAMED.sub(r"\1", text) if _QUOTE.search(text) else text
 
 
 def unquoted(message: str) -> str:
     """The message up to where it begins to quote the request."""
-    echo = _ECHO.search(message)
+    echo = _ECHO.search(message) if ":" in message or "=" in message else None
     return message[: echo.start()] if echo else message
 
 
@@ -49,17 +62,115 @@ def folded(text: str) -> str:
     return re.sub(r"\s+", " ", text.casefold())
 
 
-def words(listed: str) -> re.Pattern[str]:
-    """Matches any of these phrases, separated by `|`, as whole words and not as a part of a name.
+_QUOTE: Final = re.compile("['\"`]")
 
-    The words of a phrase may be joined by a space, an underscore or a hyphen.
+
+def sentences(message: str) -> tuple[str, ...]:
+    """The sentences of a message that may be matched."""
+    return tuple(part for part in map(str.strip, _SENTENCE_END.split(diagnosis(message))) if part)
+
+
+# -- words
+
+_CHUNK: Final = re.compile(r"[<>]=?|[^\s'\"`\u201c\u201d\u2018(){}|,=*<>\u3000-\u303f\uff00-\uffef]+")
+_PLAIN: Final = re.compile(r"[A-Za-z][a-z]{0,23}")
+_CJK: Final = re.compile(r"[\u3040-\u9fff]")
+_PIECE: Final = re.compile(
+    r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+(?:[.,]\d+)*|[<>]=?|≤|[\u3040-\u9fff]|[^\W\d_A-Za-z]+"
+)
+_NUMERAL: Final = re.compile(r"\d+(?:[.,]\d+)*[kKmM]?")
+_A_NAME: Final = re.compile(
+    r"(?=\S*\d)(?=\S*[A-Za-z])[\w.:@/+]*[-/:][\w.:@/+-]*|[\w.]+/\w[\w.]*-[\w.-]*|[a-z]+\d+\.\d+\w*"
+)
+_APOSTROPHES: Final = str.maketrans({"\u2019": "'", "\u02bc": "'"})
+_A_PATH: Final = re.compile(
+    r"/?(?:v\d\w{0,8}/|openai/|api/){0,3}/?(?:chat/|completions?\b|responses\b|messages\b|embeddings\b|invocations\b)"
+)
+_MARKS: Final = frozenset({NUMBER, NAME, PATH})
+_MOST_OF_A_CHUNK: Final = 160
+
+
+def words(sentence: str) -> list[str]:
+    """The words of a sentence in their stems: lower case, names and quantities as `@` and `#`.
+
+    What is joined is taken apart (`tool_choice`, `toolChoice`, `tool-choice` are two words), and
+    a negation stands alone (`doesn't`: do, not).
     """
-    phrases = [phrase.strip() for phrase in listed.split("|")]
-    literal = "|".join(re.escape(phrase).replace(r"\ ", r"[ _\-]") for phrase in phrases)
-    return re.compile(rf"(?<![\w./\-])(?:{literal})(?![\w/])(?![.\-]\w)", re.ASCII)
+    if not sentence.isascii():
+        sentence = sentence.translate(_APOSTROPHES)
+    if "n't" in sentence or "N'T" in sentence or "annot" in sentence:
+        sentence = _NEGATED.sub(" not", sentence)
+    return [word for chunk in _CHUNK.findall(sentence) for word in _words(chunk)]
 
 
-def either(*patterns: re.Pattern[str] | str) -> re.Pattern[str]:
-    """Matches what any of these matches."""
-    sources = [pattern if isinstance(pattern, str) else pattern.pattern for pattern in patterns]
-    return re.compile("|".join(sources), re.ASCII)
+_NEGATED: Final = re.compile(r"(?i:(?<=ca)n't|(?<=can)not|n't)\b")
+
+
+def _words(chunk: str) -> tuple[str, ...]:
+    return _known(chunk) if len(chunk) <= _SHORT else tuple(_taken_apart(chunk))
+
+
+_SHORT: Final = 24
+"""What is longer is no word that comes again."""
+
+
+@lru_cache(maxsize=4096)
+def _known(chunk: str) -> tuple[str, ...]:
+    return (stem(chunk.lower()),) if _PLAIN.fullmatch(chunk) else tuple(_taken_apart(chunk))
+
+
+def _taken_apart(chunk: str) -> Iterator[str]:
+    chunk = chunk[:_MOST_OF_A_CHUNK].strip(".:!?[]&")
+    if chunk in _MARKS:
+        yield chunk
+    elif _NUMERAL.fullmatch(chunk.lstrip("-")):
+        if chunk[0] == "-":
+            yield "minus"
+        yield NUMBER
+    elif "/" in chunk and _A_PATH.match(chunk):
+        yield PATH
+    elif _A_NAME.fullmatch(chunk) and not chunk[0].isdigit():
+        if chunk.startswith("models/"):
+            yield "model"
+        yield NAME
+    else:
+        for piece in _PIECE.findall(chunk):
+            yield NUMBER if piece[0].isdigit() else stem(piece.lower())
+
+
+_WHOLE: Final = frozenset(
+    {"reasoning", "thinking", "string", "billing", "embedding", "this", "used", "https"}
+)
+_IRREGULAR: Final = {
+    **dict.fromkeys(("is", "are", "was", "were", "been", "being"), "be"),
+    **dict.fromkeys(("does", "did", "done", "doing"), "do"),
+    **dict.fromkeys(("has", "had", "having"), "have"),
+    "used": "use",
+    "using": "use",
+    "uses": "use",
+    "ca": "can",
+    "ran": "run",
+    "took": "take",
+    "taken": "take",
+    "sent": "send",
+    "≤": "<=",
+}
+
+
+def stem(word: str) -> str:
+    """A word without its ending, so that `exceeds`, `exceeded` and `exceeding` are one. Lower case."""
+    if word in _IRREGULAR:
+        return _IRREGULAR[word]
+    if len(word) <= 3 or word in _WHOLE or not word.isascii():
+        return word
+    if word.endswith(("ies", "ied")):
+        return word[:-3] + "y"
+    if word.endswith("s") and not word.endswith(("ss", "us", "is")):
+        word = word[:-1]
+    for ending in ("ing", "ed"):
+        if word.endswith(ending) and not word.endswith("eed") and len(word) >= len(ending) + 3:
+            word = word[: -len(ending)]
+            if len(word) > 3 and word[-1] == word[-2] and word[-1] not in "sl":
+                word = word[:-1]
+            break
+    return word[:-1] if word.endswith("e") and len(word) > 4 else word

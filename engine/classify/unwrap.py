@@ -6,48 +6,54 @@ Only the fields that are named here are ever read, so what a server quotes of th
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from itertools import islice
 from typing import Any, Final
 
 from msgspec import Struct
 
-from turnout.engine.classify.text import sentences
+from turnout.engine.classify.codes import POLICY, normal
+from turnout.engine.classify.decoding import MAX_BODY, TAG, decoded, embedded, text_of
+from turnout.engine.classify.reply import Reply
+from turnout.engine.classify.text import CLASS, sentences
 
-MAX_BODY: Final = 65_536
-"""Bytes of a body that are read."""
 MAX_STEPS: Final = 8
 """Four wrappers deep, each of them an object and the field that holds the next."""
 MAX_FINDINGS: Final = 16
+MAX_CLASSES: Final = 4
 
-_MESSAGES: Final = ("message", "msg", "error_message", "errorMessage", "status_msg", "description")
-_CODES: Final = ("code", "error_code", "errorCode", "status_code", "http_status_code")
-_NAMES: Final = ("type", "error_type", "__type", "status", "reason")
-_PARAMS: Final = ("param", "loc", "field")
+# fields are known by their names in lower case, without underscores
+_MESSAGES: Final = (
+    *("message", "msg", "errormessage", "errormsg", "errmsg", "statusmsg", "description", "errordescription"),
+    *("detail", "title"),
+)
+_CODES: Final = ("code", "errorcode", "statuscode", "httpstatuscode", "errcode", "internalcode")
+_NAMES: Final = ("type", "errortype", "status", "reason", "exception", "blockreason", "action")
+_PARAMS: Final = ("param", "loc", "field", "parameter")
 _WRAPPERS: Final = (
-    "error",
-    "errors",
-    "detail",
-    "details",
-    "innererror",
-    "inner_error",
-    "metadata",
-    "raw",
-    "cause",
-    "base_resp",
+    *("error", "errors", "detail", "details", "innererror", "metadata", "raw", "cause", "baseresp", "header"),
+    *("fieldviolations", "originalerror", "upstreamerror", "providererror", "exception", "promptfeedback"),
     *_MESSAGES,
 )
 """Fields that may hold a further diagnosis: an object, a list, a string, or JSON within a string."""
-_ANSWERS: Final = ("choices", "response")
-"""Parts of an answer: of these the `error` is read and nothing else."""
+_BODIES: Final = ("body", "provider", "responsebody", "upstream")
+"""Fields that may hold what an upstream answered; prose in them may as well be the request."""
+_ANSWERS: Final = ("choices", "response", "candidates", "data")
+"""Parts of an answer: of these the `error` is read, and why it ended, and nothing else."""
+_ENDS: Final = ("finishreason", "stopreason", "incompletedetails")
+"""Why an answer ended, beside the answer."""
+_GOOD_ENDS: Final = frozenset(
+    {"stop", "length", "end_turn", "tool_calls", "tool_use", "max_tokens", "completed"}
+)
 
-_TITLE: Final = re.compile(r"<title[^>]{0,64}>([^<]{0,256})", re.IGNORECASE)
-_OPENINGS: Final = re.compile(r'\{"|\{\s|\[\{')
-MAX_OPENINGS: Final = 4
-"""Places in a message that are tried as the start of JSON."""
-_DECODER: Final = json.JSONDecoder()
+_AMAZON: Final = "x-amzn-errortype"
+"""Where Amazon's services name the error when the body holds but its message."""
+_STATED: Final = re.compile(
+    r"(?:\b(?:error code|status(?: ?code)?|http(?: ?error| status)?)[ :=(]{1,3}|^[<\[])([45]\d\d)\b",
+    re.IGNORECASE,
+)
 
 
 class Finding(Struct, frozen=True):
@@ -64,11 +70,21 @@ class Finding(Struct, frozen=True):
     """An HTTP status that the body itself states."""
     spoken: str = ""
     """The name of the field that holds the message; empty where the finding is a string itself."""
+    delay: str = ""
+    """How long to wait, as Google's details spell it: `43s`."""
 
     @property
     def sentences(self) -> tuple[str, ...]:
         """The message as it may be matched."""
         return sentences(self.message)
+
+    @property
+    def codes(self) -> Iterator[tuple[str, str]]:
+        """The code and the names, each with the field that it is called after."""
+        if self.code:
+            yield "code", self.code
+        for name in self.names:
+            yield "type", name
 
     @property
     def message_at(self) -> str:
@@ -80,49 +96,170 @@ class Finding(Struct, frozen=True):
         return f"{self.path}.{name}" if self.path else name
 
 
-def findings(body: bytes) -> tuple[Finding, ...]:
-    """What a body says, the innermost first."""
-    text = body[:MAX_BODY].decode("utf-8", "replace").strip()
-    found = tuple(islice(_read(text), MAX_FINDINGS))
-    return tuple(sorted(found, key=lambda finding: -finding.depth))
+def findings(reply: Reply) -> tuple[Finding, ...]:
+    """What a reply says, the innermost first."""
+    found = list(islice(_read(reply), MAX_FINDINGS))
+    found.sort(key=lambda finding: -finding.depth)
+    named = reply.headers.get(_AMAZON, "").partition(":")[0].strip(), (reply.event or "").strip()
+    found += [
+        Finding(path, 0, names=(_clean(name),))
+        for path, name in zip((_AMAZON, "event"), named, strict=True)
+        if name
+    ]
+    return tuple(found)
 
 
 def carries_error(body: bytes) -> bool:
-    """Whether a 200's body carries an error: a non-empty `error` object or string, on top or in a choice."""
-    if b'"error"' not in body:  # most answers: they need not be decoded for this
+    """Whether a 200's body carries an error: beside an answer, in a part of it, or in its place."""
+    if not any(marker in body for marker in _MARKERS):  # most answers: they need not be decoded for this
         return False
-    value = _json(body.decode("utf-8", "replace"))
+    value = decoded(body.decode("utf-8", "replace").strip())
+    if isinstance(value, list) and len(value) == 1:
+        value = value[0]
     if not isinstance(value, dict):
         return False
-    choices = value.get("choices")
-    holders = [value, *(choices if isinstance(choices, list) else [])]
+    fields = _fields(value)
+    parts = [_fields(part) for name in _ANSWERS for part in _parts(_value(fields, name))]
+    if any(_is_error(_value(holder, "error")) for holder in (fields, *parts)):
+        return True
+    base = _value(fields, "baseresp")
+    if isinstance(base, dict) and base.get("status_code"):
+        return True
+    if any(_says_something(holder) for holder in (fields, *parts)):
+        return False
+    return any(_blocked(holder) for holder in (fields, *parts)) or _instead(fields)
+
+
+_MARKERS: Final = (
+    *(b'"error', b'"Error', b'"base_resp"', b'lockReason"', b'"code"', b'"Code"', b'"detail"'),
+    *(b"_filter", b'"finishReason"', b'"refusal"', b"guardrail", b'"sensitive"', b'"header"'),
+)
+
+
+def _parts(value: object) -> list[dict[str, Any]]:
+    holders = value if isinstance(value, list) else [value]
+    return [holder for holder in holders if isinstance(holder, dict)]
+
+
+def _says_something(fields: _Fields) -> bool:
+    """Whether a part of an answer holds any answer."""
+    message = _value(fields, "message")
+    if isinstance(message, dict):
+        return bool(message.get("content") or message.get("tool_calls"))
     return any(
-        isinstance(holder, dict) and bool(holder.get("error")) and isinstance(holder["error"], dict | str)
-        for holder in holders
+        _value(fields, name) for name in ("content", "output", "text", "result", "completion", "generation")
     )
 
 
-def _read(text: str) -> Iterator[Finding]:
-    if text.startswith("<"):  # a gateway's page: its title is shown, and its prose is no diagnosis
-        title = _TITLE.search(text)
-        return iter((Finding("title", 0, _clean(title[1])),) if title else ())
-    value = _json(text)
+def _blocked(fields: _Fields) -> bool:
+    """Whether it says that what was to be said was withheld."""
+    ended = _ended(fields)
+    return ended is not None and normal(ended[1]) in POLICY
+
+
+def _instead(fields: _Fields) -> bool:
+    """Whether an object that holds no answer holds a diagnosis."""
+    if any(
+        isinstance(within, dict) and within.get(key)
+        for within, key in (
+            (_value(fields, "promptfeedback"), "blockReason"),
+            (_value(fields, "header"), "code"),
+        )
+    ):
+        return True
+    spoken = any(isinstance(_value(fields, key), str) for key in _MESSAGES)
+    return bool(_value(fields, "errors")) or (
+        spoken and any(_value(fields, key) not in (None, 0, "", "0", 200, "200") for key in _CODES)
+    )
+
+
+def _is_error(value: object) -> bool:
+    return bool(value) and isinstance(value, dict | str)
+
+
+# -- reading
+
+_Fields = Mapping[str, tuple[str, Any]]
+"""The fields of an object by their normal names, each with the name that it has."""
+
+
+def _fields(value: Mapping[Any, Any]) -> _Fields:
+    return {
+        known: (key, inner) for key, inner in value.items() if isinstance(key, str) and (known := _known(key))
+    }
+
+
+@lru_cache(maxsize=1024)
+def _known(key: str) -> str:
+    """The normal name of a field that is read, an empty string for any other."""
+    name = key[:_LONGEST].lower().replace("_", "")
+    return name if name in _READ else ""
+
+
+_LONGEST: Final = 32
+_READ: Final = frozenset(
+    {
+        *_MESSAGES,
+        *_CODES,
+        *_NAMES,
+        *_PARAMS,
+        *_WRAPPERS,
+        *_ANSWERS,
+        *_BODIES,
+        *_ENDS,
+        "retrydelay",
+        "message",
+        "content",
+    }
+    | {"toolcalls", "output", "text", "result", "completion", "generation"}
+)
+
+
+def _value(fields: _Fields, name: str) -> Any:
+    return fields[name][1] if name in fields else None
+
+
+def _read(reply: Reply) -> Iterator[Finding]:
+    text = text_of(reply.body, reply.headers.get("content-type", ""))
+    if text.startswith("<"):
+        return _of_markup(text)
+    value = decoded(text)
     if value is not None:
         return _walk(value, "", 0)
-    if text.startswith(("{", "[")):  # cut or broken JSON: what is prose in it cannot be told from an echo
+    if text.startswith(("{", "[")) and not TAG.match(
+        text
+    ):  # broken JSON: what is prose in it cannot be told from an echo
         return iter(())
     return _walk(text, "body", 0)
+
+
+_TITLE: Final = re.compile(r"<(title|h1)[^>]{0,64}>([^<]{0,256})", re.IGNORECASE)
+_XML: Final = re.compile(r"<(code|message|type)>([^<]{0,2048})</", re.IGNORECASE)
+
+
+def _of_markup(text: str) -> Iterator[Finding]:
+    """A gateway's page: its title is shown, and its prose is no diagnosis; or a service's XML."""
+    said = {name.lower(): _clean(value) for name, value in islice(_XML.findall(text), MAX_FINDINGS)}
+    if "message" in said:
+        yield Finding(
+            "xml", 0, said["message"], said.get("code", ""), tuple(filter(None, (said.get("type"),)))
+        )
+    elif title := _TITLE.search(text):
+        yield Finding("title", 0, _clean(title[2]))
 
 
 def _walk(value: Any, path: str, depth: int) -> Iterator[Finding]:
     if depth > MAX_STEPS:
         return
     if isinstance(value, str):
-        message, inner = _split(value)
+        message, inner = embedded(value[:MAX_BODY])
+        message = _clean(message)
         if message:
-            yield Finding(path, depth, message)
+            stated = _STATED.search(message)
+            status = int(stated[1]) if stated else None
+            yield Finding(path, depth, message, names=tuple(_classes(message)), status=status)
         yield from _walk(inner, path, depth + 1)
-    elif isinstance(value, list):
+    elif isinstance(value, list | tuple):
         for index, item in enumerate(value[:MAX_FINDINGS]):
             yield from _walk(item, f"{path}[{index}]", depth + 1)
     elif isinstance(value, dict):
@@ -130,49 +267,73 @@ def _walk(value: Any, path: str, depth: int) -> Iterator[Finding]:
 
 
 def _walk_object(value: Mapping[str, Any], path: str, depth: int) -> Iterator[Finding]:
-    spoken = next((key for key in _MESSAGES if isinstance(value.get(key), str)), "")
-    message, inner = _split(value[spoken]) if spoken else ("", None)
-    code = next((code for key in _CODES if (code := _code(value.get(key)))), "")
-    numbers = (code, *(_code(value.get(key)) for key in ("http_status_code", "status")))
+    fields = _fields(value)
+    spoken = next((key for key in _MESSAGES if isinstance(_value(fields, key), str)), "")
+    message, inner = embedded(_value(fields, spoken)[:MAX_BODY]) if spoken else ("", None)
+    code = next((code for key in _CODES if (code := _code(_value(fields, key)))), "")
+    numbers = (code, *(_code(_value(fields, key)) for key in ("httpstatuscode", "statuscode", "status")))
     own = Finding(
         path,
         depth,
-        message,
+        _clean(message),
         code,
-        tuple(name for key in _NAMES if (name := _name(value.get(key)))),
-        next((param for key in _PARAMS if (param := _param(value.get(key)))), ""),
+        _names(fields, message),
+        next((param for key in _PARAMS if (param := _param(_value(fields, key)))), ""),
         next((status for number in numbers if (status := _status(number))), None),
-        spoken,
+        fields[spoken][0] if spoken else "",
+        _name(_value(fields, "retrydelay")),
     )
     yield own
-    yield from _walk(inner, own.at(spoken), depth + 1)
-    for key in _WRAPPERS:
-        if key != spoken:
-            yield from _walk(value.get(key), own.at(key), depth + 1)
+    if spoken:
+        yield from _walk(inner, own.at(fields[spoken][0]), depth + 1)
+    for key in dict.fromkeys(_WRAPPERS):
+        if key in fields and key != spoken:
+            name, within = fields[key]
+            yield from _walk(within, own.at(name), depth + 1)
+    for key in _BODIES:
+        if key in fields:
+            name, within = fields[key]
+            value_of = decoded(within[:MAX_BODY].strip()) if isinstance(within, str) else within
+            if isinstance(value_of, dict):
+                yield from _walk(value_of.get("error"), own.at(f"{name}.error"), depth + 1)
     for key in _ANSWERS:
-        part = value.get(key)
-        for holder in part[:MAX_FINDINGS] if isinstance(part, list) else [part]:
-            if isinstance(holder, dict):
-                yield from _walk(holder.get("error"), own.at(f"{key}.error"), depth + 1)
+        if key in fields:
+            yield from _walk_answer(*fields[key], own, depth)
+    if ended := _ended(fields):
+        yield Finding(own.at(ended[0]), depth + 1, names=(ended[1],))
 
 
-def _split(text: str) -> tuple[str, Any]:
-    """A message and the JSON that a proxy has put into it."""
-    text = text[:MAX_BODY]
-    for start in islice(_OPENINGS.finditer(text), MAX_OPENINGS):
-        try:
-            inner, end = _DECODER.raw_decode(text, start.start())
-        except (ValueError, RecursionError):
-            continue
-        return _clean(text[: start.start()] + text[end:]), inner
-    return _clean(text), None
+def _names(fields: _Fields, message: str) -> tuple[str, ...]:
+    return (*(name for key in _NAMES if (name := _name(_value(fields, key)))), *_classes(message))
 
 
-def _json(text: str) -> Any:
-    try:
-        return _DECODER.decode(text)
-    except (ValueError, RecursionError):
-        return None
+def _classes(message: str) -> Iterator[str]:
+    """The classes of exceptions that a message names: what a proxy made of the error, as a code would say it."""
+    return (
+        (found[1] for found in islice(CLASS.finditer(message), MAX_CLASSES)) if "E" in message else iter(())
+    )
+
+
+def _walk_answer(name: str, part: Any, own: Finding, depth: int) -> Iterator[Finding]:
+    for holder in part[:MAX_FINDINGS] if isinstance(part, list) else [part]:
+        if isinstance(holder, dict):
+            fields = _fields(holder)
+            if "error" in fields:
+                named, error = fields["error"]
+                yield from _walk(error, own.at(f"{name}.{named}"), depth + 1)
+            if ended := _ended(fields):
+                yield Finding(own.at(f"{name}.{ended[0]}"), depth + 1, names=(ended[1],))
+
+
+def _ended(fields: _Fields) -> tuple[str, str] | None:
+    """The field that says why an answer ended badly, and what it says."""
+    for key in _ENDS:
+        if key in fields:
+            name, why = fields[key]
+            said = _name(why.get("reason") if isinstance(why, dict) else why)
+            if said and said.lower() not in _GOOD_ENDS:
+                return name, said
+    return None
 
 
 def _clean(text: str) -> str:
@@ -180,7 +341,8 @@ def _clean(text: str) -> str:
 
     Nothing is cut: half a credential could not be recognised any more.
     """
-    return text.strip().encode("utf-8", "replace").decode()
+    text = text.strip()
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def _name(value: object) -> str:
@@ -192,7 +354,7 @@ def _code(value: object) -> str:
 
 
 def _param(value: object) -> str:
-    if isinstance(value, list):  # a validator's `loc`: ["body", "messages", 0, "name"]
+    if isinstance(value, list | tuple):  # a validator's `loc`: ["body", "messages", 0, "name"]
         return _name(
             ".".join(str(part) for part in value[:16] if isinstance(part, str | int)).removeprefix("body.")
         )

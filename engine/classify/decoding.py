@@ -1,0 +1,166 @@
+"""From the bytes of a body to the values in it, whatever shape they came in.
+
+JSON, several values one after another, the lines of an event stream, JSON that was cut off,
+JSON within prose, the `repr` of a Python object within prose.
+"""
+
+from __future__ import annotations
+
+import ast
+import codecs
+import json
+import re
+from itertools import islice
+from typing import Any, Final
+
+MAX_BODY: Final = 65_536
+"""Bytes of a body that are read."""
+
+MAX_OPENINGS: Final = 4
+"""Places in a message that are tried as the start of a value."""
+
+MAX_VALUES: Final = 8
+"""Values of a body that holds several, one after another."""
+
+_DECODER: Final = json.JSONDecoder()
+_CHARSET: Final = re.compile(r"charset=[\"']?([\w-]{1,32})", re.IGNORECASE)
+_BOMS: Final = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+_EVENT_LINE: Final = re.compile(r"(?:data|event|id|retry)?:", re.ASCII)
+TAG: Final = re.compile(r"\[[\w ]{1,24}\][:\s]")
+"""Prose may begin with it: `[400]: {...}`."""
+_DATA: Final = re.compile(r"^data:[ ]?(.*)$", re.MULTILINE)
+
+
+def text_of(body: bytes, content_type: str = "") -> str:
+    """The body as text, trimmed. What its encoding has not is replaced.
+
+    Args:
+        body: at most `MAX_BODY` of it is read.
+        content_type: the header, for its charset.
+    """
+    body = body[:MAX_BODY]
+    encoding = next((name for mark, name in _BOMS if body.startswith(mark)), "")
+    if not encoding and (named := _CHARSET.search(content_type[:256])):
+        encoding = named[1]
+    try:
+        text = body.decode(encoding or "utf-8", "replace")
+    except (LookupError, UnicodeError, ValueError):  # no such encoding, or none of text
+        text = body.decode("utf-8", "replace")
+    return text.strip().lstrip("\ufeff")
+
+
+def decoded(text: str) -> Any:
+    """The value of a body, a list where there are several, or None where there is none."""
+    if not text:
+        return None
+    if _EVENT_LINE.match(text):
+        values = [
+            value for line in islice(_DATA.findall(text), MAX_VALUES) if (value := _json(line)) is not None
+        ]
+        return values or None
+    if text[0] not in '{["' or TAG.match(text):
+        return None
+    value = _json(text)
+    if value is None:
+        value = _several(text)
+    if value is None and text[0] in "{[":
+        value = _json(_closed(text))
+    return value
+
+
+def _json(text: str) -> Any:
+    try:
+        return _DECODER.decode(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _several(text: str) -> list[Any] | None:
+    values: list[Any] = []
+    at = 0
+    while at < len(text) and len(values) < MAX_VALUES:
+        try:
+            value, at = _DECODER.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            break
+        values.append(value)
+        at += len(text[at:]) - len(text[at:].lstrip())
+    return values or None
+
+
+_STRUCTURE: Final = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\\?$)|[{}\[\]]', re.DOTALL)
+_DANGLING: Final = re.compile(
+    r'(?:,\s*"[^"]*"\s*:?\s*|[,:]\s*|,\s*"[^"]*":\s*[\w.+-]*|\b(?:t|tr|tru|f|fa|fal|fals|n|nu|nul)$)$'
+)
+
+
+def _closed(text: str) -> str:
+    """JSON that was cut off, with what is open in it closed: what came is read, and what did not is absent."""
+    stack: list[str] = []
+    inside = False
+    for match in _STRUCTURE.finditer(text):
+        piece = match[0]
+        if piece in "{[":
+            stack.append("}" if piece == "{" else "]")
+        elif piece in "}]":
+            if not stack or stack.pop() != piece:
+                return ""
+        elif match.end() == len(text):
+            inside = len(piece) == 1 or not _ENDS.search(piece)
+    if inside:
+        return text.rstrip("\\") + '"' + "".join(reversed(stack))
+    return _DANGLING.sub("", text[-256:]).join((text[:-256], "")) + "".join(reversed(stack))
+
+
+_ENDS: Final = re.compile(r'(?<!\\)(?:\\\\)*"$')
+
+# -- within prose
+
+_OPENINGS: Final = re.compile(r"\{['\"]|\{\s|\[\{|\{\\\"")
+
+
+def embedded(text: str) -> tuple[str, Any]:
+    """What a text says around the first value in it, and that value: JSON or a `repr` that a proxy quotes."""
+    for start in islice(_OPENINGS.finditer(text), MAX_OPENINGS):
+        at = start.start()
+        try:
+            value, end = _DECODER.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            if (found := _repr(text, at)) is None:
+                continue
+            value, end = found
+        return text[:at] + text[end:], value
+    return text, None
+
+
+_PYTHON: Final = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|[{}\[\]()]", re.DOTALL)
+
+
+def _repr(text: str, start: int) -> tuple[Any, int] | None:
+    """The Python literal, or the JSON with escaped quotation marks, that begins here, and its end."""
+    end = _end(text, start)
+    if not end:
+        return None
+    literal = text[start:end]
+    try:
+        return ast.literal_eval(literal), end
+    except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
+        value = _json(literal.replace('\\"', '"').replace("\\n", " ").replace("\\\\", "\\"))
+        return None if value is None else (value, end)
+
+
+def _end(text: str, start: int) -> int:
+    """Where the bracket that opens here closes, or 0."""
+    depth = 0
+    for match in _PYTHON.finditer(text, start):
+        if match[0] in "{[(":
+            depth += 1
+        elif match[0] in "}])":
+            depth -= 1
+            if not depth:
+                return match.end()
+    return 0
