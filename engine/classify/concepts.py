@@ -16,7 +16,7 @@ FEATURES: Final[Mapping[F, str]] = {
         | 图像""",
     F.AUDIO: "audio | speech | voice | wav | 音频",
     F.VIDEO: "video | 视频",
-    F.FILE: "file | pdf | document | mime type | attachment | docx | 文件 | 文档",
+    F.FILE: "file | pdf | document | mime types | attachment | docx | 文件 | 文档",
     F.TOOLS: "tools | functions | web search | code interpreter | computer use | mcp | 工具 | 函数调用",
     F.TOOL_CHOICE: "tool choice | function calling config | forced tool",
     F.TOOL_SCHEMA: """input schema | tool schema | function schema | invalid schema for function
@@ -122,41 +122,40 @@ SUBJECTS: Final[Mapping[str, str]] = {
 
 SKIPPED: Final = """reasoning model | reasoning models | thinking model | thinking models | image model | vision
     model | audio model | speech model | video model | image generation model | vision models |
-    when thinking is enabled | thinking is enabled | in thinking mode | for this reason | tools
-    models | stream of | file descriptor | input should be | input validation error | input
-    should have | internal error algo | server side tool | image generation | system error |
-    role based"""
+    when thinking is enabled | thinking is enabled | for this reason | tools models | stream of
+    | file descriptor | input should be | input validation error | input should have | server
+    side tool | image generation | system error | role based"""
 """Names of other things, and circumstances: their words say nothing of what was refused."""
 
 SAYINGS: Final[Mapping[str, str]] = {
-    "exceeds": """exceed | too long | too large | too big | longer than | larger than | bigger than
-        | over the limit | over limit | overflow | beyond .. limit | beyond .. maximum | too lengthy
-        | above .. limit | above .. maximum | surpass | over the maximum | over capacity
-        | past the limit | out of context | 超过 | 超出 | 过长 | 超长 | 过大 | 超限""",
+    "exceeds": """exceed | than .. context | than .. limit | than .. maximum | than .. length
+        | too long | too large | too big | longer than | larger than | bigger than | over the limit
+        | over limit | overflow | beyond .. limit | beyond .. maximum | too lengthy | above .. limit
+        | above .. maximum | surpass | over the maximum | over capacity | past the limit
+        | out of context | 超过 | 超出 | 过长 | 超长 | 过大 | 超限""",
     "too_much": """greater than | more than | not fit | too many | full | no room | not enough room
         | not enough space | insufficient space | higher than | no space | can not accommodate
         | not .. hold | too much""",
     "at_most": """maximum .. # | # .. maximum | limit .. # | # .. limit | max .. # | # .. max
         | at most | up to # | must be < | must be <= | must be less than | must be smaller
-        | must have less | must have fewer | must be fewer | # > # | range of .. should be
-        | should be less than | no more than | not more than | less than # | <= # | should be in
-        | must not exceed | maximum allowed | maximum is | limit is | limited to # | only #
-        | smaller than | supports # | between | size is # | window is # | length is # | window of #
-        | size of # | configured .. #""",
+        | must have less | must have fewer | must be fewer | # > # | no more than | not more than
+        | less than # | <= # | must not exceed | maximum allowed | maximum is | limit is
+        | limited to # | only # | smaller than | supports # | between | size is # | window is #
+        | length is # | window of # | size of # | configured .. #""",
     "reduce": """reduce | shorten | shorter | truncate | compact | trim | smaller prompt
         | fewer tokens | start a new conversation | start a new chat | new session | compress
         | decrease .. input | smaller input | less text | 缩短 | 减少""",
-    "refuses": """not .. support | unsupported | only supported | supported only | that support
-        | can handle | supporting .. parameters | not .. enabled | not .. allow | not .. permit
-        | not .. available | not .. accept | not .. accessible | not .. compatible | not .. capable
-        | not .. configured | not .. implemented | unimplemented | not work with | only works with
-        | only compatible with | incompatible | cannot be used | cannot be combined
-        | cannot be mixed | cannot be set | cannot handle | cannot process | cannot read
-        | cannot use | not .. use | not .. handle | not .. combine | not .. mix | not .. serve
-        | disabled | unable to handle | no support for | lacks | without support
+    "refuses": """not .. support | unsupported | only .. support | support .. only | no .. support
+        | that support | can handle | supporting .. parameters | not .. enabled | not .. allow
+        | not .. permit | not .. available | not .. accept | not .. accessible | not .. compatible
+        | not .. capable | not .. configured | not .. implemented | unimplemented | not work with
+        | only works with | only compatible with | incompatible | cannot be used
+        | cannot be combined | cannot be mixed | cannot be set | cannot handle | cannot process
+        | cannot read | cannot use | not .. use | not .. handle | not .. combine | not .. mix
+        | not .. serve | disabled | unable to handle | no support for | lacks | without support
         | not .. have .. capability | not .. understand | only available | enabled only
         | available only | only for | only enabled | only allowed | only valid | not yet
-        | not a multimodal | not multimodal | not .. recognized | does not recognize | forbidden
+        | not a .. model | not multimodal | not .. recognized | does not recognize | forbidden
         | not a valid | is not valid | only accepts | requires .. model | not .. provide
         | switched off | turned off | prohibited | not .. include | does not have | not .. usable
         | removed | 不支持 | 不允许 | 无法 | 不能 | 未开通 | 不可用 | 仅支持 | 只支持""",
@@ -187,20 +186,20 @@ SAYINGS: Final[Mapping[str, str]] = {
     "gone": """not found | does not exist | expired | no longer exists | not .. exist | unknown id
         | was deleted | cannot be found""",
     "null_value": "got null | is null | received null | got undefined | received undefined",
-    "missing": """got null | missing required | field required | required field | non empty
-        | is blank | must be provided | is missing | must be specified | not specified | is required
-        | be empty | missing field | must have .. message | at least one message | at least one element
-        | at least one content | must contain
-        | empty content | too short | must exist | not be null | 不能为空 | 缺少""",
+    "missing": """required key | got null | missing required | field required | required field
+        | non empty | is blank | must be provided | is missing | must be specified | not specified
+        | is required | be empty | missing field | must have .. message | at least one message
+        | at least one element | at least one content | must contain | empty content | too short
+        | must exist | not be null | 不能为空 | 缺少""",
     "unparsable": """could not parse | cannot parse | failed to parse | invalid json | malformed
         | not valid json | unexpected token | unexpected end | parse error | unable to parse
         | parse .. json | error parsing | failed to decode | expecting value | invalid character
         | unexpected character | json decode error | json parse | invalid .. json""",
     "unpaired": """must be followed by | did not have | without | corresponding | respond to
-        | response to | preceding | immediately after | equal to the number | no tool output
-        | no output | matching | mismatch | unexpected | no tool call found | not found | each
-        | unmatched | missing | orphan | immediately before | previous message | duplicate
-        | must be unique""",
+        | response to | preceding | immediately after | equal to the number | equal to number
+        | no tool output | no output | matching | mismatch | unexpected | no tool call found
+        | not found | each | unmatched | missing | orphan | immediately before | previous message
+        | duplicate | must be unique""",
     "not_there": """not found | not exist | unknown model | no longer available | deprecated
         | retired | decommissioned | not deployed | not available | not supported
         | unsupported model | not accessible | invalid model | not a valid model | not loaded
@@ -211,6 +210,8 @@ SAYINGS: Final[Mapping[str, str]] = {
         | failed to satisfy constraint | not .. servable | not .. served | identifier is invalid
         | model is invalid | name is invalid | id is invalid | not configured | not registered
         | discontinued | not .. hosted | not .. loaded | legacy | disabled | 不存在 | 下线 | 未找到 | 没有找到""",
+    "wrong_value": """invalid | incorrect | unexpected | unknown | unsupported | unrecognized
+        | must be | not valid | one of | expected | not allowed""",
     "wrong_order": """valid role | incorrect role | invalid role | invalid message role
         | unexpected message role | unknown role | not one of | role information | unexpected role
         | wrong role | alternate | after role | must start with | must end with | must begin with
@@ -232,11 +233,10 @@ SAYINGS: Final[Mapping[str, str]] = {
         | unsupported part type | does not match any | unexpected type | unknown type | input tag
         | unsupported content part | invalid type | unsupported type | unrecognized type
         | expected .. text | expected a string | must be text | must be a string""",
-    "not_verified": """first block must be | provided without | invalid | could not be verified
-        | missing | mismatch | not .. valid | not .. decrypt | could not .. decrypt
-        | could not .. verify | cannot .. modified | not .. match | corrupted | must be passed
-        | expected | cannot be modified | required | not found | failed | verification
-        | must start with | not .. verified""",
+    "not_verified": """must be | without | invalid | could not be verified | missing | mismatch
+        | not .. valid | not .. decrypt | could not .. decrypt | could not .. verify
+        | cannot .. modified | not .. match | corrupted | expected | cannot be modified | required
+        | not found | failed | verification | must start with | not .. verified""",
     "tool_parser": """requires enable | requires jinja | requires tool call parser | use jinja
         | to be set""",
     "rate_limited": """rate limit | rate limiter | ratelimit | too many requests | concurrency
@@ -250,13 +250,13 @@ SAYINGS: Final[Mapping[str, str]] = {
     "seconds": """in # second | in # s | in # sec | in # ms | wait # second | after # second
         | after # s""",
     "not_soon": "hour | day | month | week | h",
-    "spent": """not .. have any | insufficient | exceed | depleted | used up | ran out | out of | exhausted | reached
-        | overdue | not enough | no quota | negative | upgrade | purchase | not active | expired
-        | required | past due | add .. credits | top up | recharge | no credits | suspended | unpaid
-        | inactive | over .. limit | over budget | hit .. limit | not .. included | used all
-        | consumed | no remaining | have no | no available | below | check your plan | delinquent
-        | not .. afford | can only afford | low | ended | cannot afford | 不足 | 欠费 | 充值 | 用尽 | 用完
-        | 已耗尽""",
+    "spent": """not .. have any | insufficient | exceed | depleted | used up | ran out | out of
+        | exhausted | reached | overdue | not enough | no quota | negative | upgrade | purchase
+        | not active | expired | required | past due | add .. credits | top up | recharge
+        | no credits | suspended | unpaid | inactive | over .. limit | over budget | hit .. limit
+        | not .. included | used all | consumed | no remaining | have no | no available | below
+        | check your plan | delinquent | not .. afford | can only afford | low | ended
+        | cannot afford | 不足 | 欠费 | 充值 | 用尽 | 用完 | 已耗尽""",
     "money_gone": """payment required | insufficient credit | insufficient balance
         | insufficient funds | insufficient quota | insufficient user quota | credit balance | 余额不足
         | 欠费 | 充值 | 额度不足 | 额度已用尽 | arrears | overdue | good standing | billing hard limit
@@ -323,6 +323,8 @@ SAYINGS: Final[Mapping[str, str]] = {
         | a valid boolean | must be an integer | must be a number | must be a boolean
         | must be of type | not of type | should be a number | should be an integer
         | expected an integer | expected a number | expected a boolean | cannot unmarshal string""",
+    "minted_reasoning": "begins with rs | starts with rs",
+    "bounded": "should be",
     "minted_elsewhere": "id that begins with | id that starts with",
     "no_room": "got minus #",
     "json_word": "the word json",

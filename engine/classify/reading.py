@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -173,7 +173,10 @@ class Reader:
         )
 
     def _decide(self, case: _Case) -> _Decided | None:
-        return next((decided for stage in self._stages if (decided := stage(case))), None)
+        decided = next((decided for stage in self._stages if (decided := stage(case))), None)
+        if decided and decided.features == (F.OTHER.value,):
+            return decided._replace(features=_sorted(self._named_elsewhere(case, F.OTHER)))
+        return decided
 
     # -- preparing
 
@@ -256,45 +259,51 @@ class Reader:
                     continue
                 for said in case.said:
                     if row.holds(said.found):
-                        return self._ruled(row, said)
+                        return self._ruled(row, said, case)
             return None
 
         return stage
 
-    def _ruled(self, row: _Row, said: _Said) -> _Decided:
+    def _ruled(self, row: _Row, said: _Said, case: _Case) -> _Decided:
         kind = row.rule.kind
         matched = tuple(said.found.first(says) for says in row.says)
-        return _Decided(
-            kind,
-            row.rule.name,
-            said.field,
-            matched,
-            self._features_of(row.rule, said.found) if kind is Kind.CAPABILITY else (),
-            self._setting_of(said.found) if kind is Kind.PARAMETER_REJECT else "",
-        )
+        features = self._refused(row.rule, said, case) if kind is Kind.CAPABILITY else ()
+        param = self._setting_of(said.found) if kind is Kind.PARAMETER_REJECT else ""
+        return _Decided(kind, row.rule.name, said.field, matched, _sorted(features), param)
 
-    def _features_of(self, rule: Rule, found: Found) -> tuple[str, ...]:
+    def _refused(self, rule: Rule, said: _Said, case: _Case) -> Collection[F]:
+        """What a sentence says was refused; what the reply names elsewhere, where it does not."""
         if rule.features:
-            return tuple(sorted(feature.value for feature in rule.features))
+            return rule.features
+        if rule.name == "unknown_part":
+            named = self._part(said)
+        else:
+            named = self._named(said.found)
+        return named if named != {F.OTHER} else self._named_elsewhere(case, rule.otherwise)
+
+    def _named_elsewhere(self, case: _Case, otherwise: F) -> set[F]:
+        """The features that any sentence names, of a reply that refuses one without saying which."""
+        named = set().union(*(self._named(said.found) for said in case.said)) - set(VAGUE)
+        return named or {otherwise}
+
+    def _part(self, said: _Said) -> set[F]:
+        """The sort of part that is not known, among those that are."""
+        leaf = settings.PARTS.get(settings.ends(_path(said.sentence) or said.finding.param)[1])
+        if leaf:
+            return {leaf}
+        told = _UNKNOWN.search(said.sentence)
+        named = self._named(self._lexicon.read(words(told[1]))) if told else {F.OTHER}
+        return named if named != {F.OTHER} else self._named(said.found)
+
+    def _named(self, found: Found) -> set[F]:
         named = {feature for bit, feature in self._features.items() if found.mask & bit}
         if found.mask & self._lexicon.bits["schema"] and not named & _SCHEMAS:
             named.add(F.TOOL_SCHEMA if F.TOOLS in named else F.STRUCTURED_OUTPUT)
-        if rule.name == "unknown_part":  # what follows is what is known instead
-            at = found.start(self._lexicon.bits["unknown_part"])
-            starts = {
-                feature: found.starts[bit] for bit, feature in self._features.items() if found.mask & bit
-            }
-            named = {
-                feature
-                for feature in named
-                if starts[feature] == min(starts.values(), key=lambda s: (s < at, s))
-            }
         if F.TOOL_SCHEMA in named:
             named -= {F.TOOLS, F.STRUCTURED_OUTPUT}
         if F.TOOL_CHOICE in named:
             named.discard(F.TOOLS)
-        named = named.difference(VAGUE) or named.difference({F.OTHER}) or {F.OTHER}
-        return tuple(sorted(feature.value for feature in named))
+        return named.difference(VAGUE) or named.difference({F.OTHER}) or {F.OTHER}
 
     def _setting_of(self, found: Found) -> str:
         entry = found.entries.get(self._setting, "")
@@ -340,6 +349,8 @@ class Reader:
             if not param:
                 continue
             mask = said.found.mask
+            if mask & bits["missing"]:
+                continue
             if settings.ends(param)[0] == "tools" and settings.is_schema(param):
                 wrong = self._lexicon.mask(("wrong_schema", "refuses"))
                 if mask & wrong:
@@ -403,6 +414,11 @@ _NEVER_FITS: Final = re.compile(
 _POINTER: Final = re.compile(r".{0,40}#/?([\w/]{0,80}): extraneous key \[(\w{1,64})\]")
 _AT_PATH: Final = re.compile(r" at ['\"`]?((?:tools|messages|contents|input)[.\[][\w.\[\]]{0,127})")
 _CONTENT_PATH: Final = re.compile(r"['\"`]((?:tools|messages|contents|input)[.\[][\w.\[\]]{0,127})['\"`]")
+_UNKNOWN: Final = re.compile(
+    r"\b(?:got|found|received|unknown variant|invalid value|input tag|type)\b(.{1,60}?)"
+    r"(?:expected|supported|must|should|is not|does not|$)",
+    re.IGNORECASE,
+)
 _PARAM_PATH: Final = re.compile(
     r"\W{0,4}(?:(?:body|\w{1,40}Request)\.)?([a-z_]\w{0,63}(?:(?:\.|\[|\]\.?)\w{1,63}){0,24}\]?)['\"`]? ?[:=] "
 )
@@ -446,9 +462,12 @@ def _too_long(case: _Case, param: str) -> Meaning | None:
     return settings.too_long(param) if settings.ends(param)[0] in settings.KNOWN else None
 
 
+def _sorted(features: Iterable[F]) -> tuple[str, ...]:
+    return tuple(sorted(feature.value for feature in features))
+
+
 def _meant(meaning: Meaning, rule: str, field: str, entry: str, param: str = "") -> _Decided:
-    features = tuple(sorted(feature.value for feature in meaning.features))
-    return _Decided(meaning.kind, rule, field, (entry,), features, param)
+    return _Decided(meaning.kind, rule, field, (entry,), _sorted(meaning.features), param)
 
 
 def _first(case: _Case, name: str) -> str:

@@ -29,6 +29,8 @@ class Rule(NamedTuple):
     """Any of these, in whatever sentence."""
     features: tuple[F, ...] = ()
     """What a capability reject refused; by default what the sentence names."""
+    otherwise: F = F.OTHER
+    """What it refused where the reply names nothing."""
     blame: bool = True
     """Whether it holds of a 5xx too: a server that fails while it reads a good image says the same."""
 
@@ -45,7 +47,7 @@ _CONCRETE: Final = _any(
     *(F.IMAGE, F.AUDIO, F.VIDEO, F.FILE, F.TOOLS, F.TOOL_CHOICE, F.TOOL_SCHEMA, F.STRUCTURED_OUTPUT),
     *(F.STREAMING, F.REASONING, F.ROLE),
 )
-_SIZE: Final = ("exceeds", "too_much", "at_most", "reduce")
+_SIZE: Final = ("exceeds", "too_much", "at_most", "reduce", "bounded")
 
 LONG_CONTEXT: Final = (
     Rule("message_size", Kind.CONTEXT_WINDOW, (("message_size",),)),
@@ -131,12 +133,13 @@ REFUSALS: Final = (
         (("setting",), ("refuses", "wrong_setting", "mandatory", "together")),
         after=_CONCRETE,
     ),
+    Rule("foreign_history", Kind.CAPABILITY, (("minted_reasoning",),), features=(F.REASONING,)),
     Rule("foreign_history", Kind.CAPABILITY, (("minted_elsewhere",),), features=(F.TOOLS,)),
     Rule("foreign_history", Kind.CAPABILITY, (("signature",), ("not_verified",)), features=(F.REASONING,)),
     Rule("tools_absent", Kind.CALLER_ERROR, (_TOOLS, ("tools_absent",)), blame=False),
     Rule("reasoning_required", Kind.PARAMETER_REJECT, ((F.REASONING.value,), ("mandatory",)), _TOOLS),
-    Rule("chat_template", Kind.CAPABILITY, (("chat_template",),), features=(F.ROLE,)),
     Rule("tool_parser_missing", Kind.CAPABILITY, (_TOOLS, ("tool_parser",))),
+    Rule("chat_template", Kind.CAPABILITY, (("chat_template",),), otherwise=F.ROLE),
     Rule("stream_required", Kind.CAPABILITY, ((F.STREAMING.value,), ("required_value",))),
     Rule("role_order", Kind.CAPABILITY, (("turn",), ("wrong_order",)), features=(F.ROLE,)),
     Rule("foreign_history", Kind.CAPABILITY, (("history_ids",), ("wrong_pattern",)), features=(F.TOOLS,)),
@@ -148,7 +151,12 @@ REFUSALS: Final = (
         ((F.TOOL_SCHEMA.value, F.STRUCTURED_OUTPUT.value, "schema"), ("wrong_schema",)),
     ),
     Rule("unknown_part", Kind.CAPABILITY, (("unknown_part",), ("part_kind",)), ("null_value",)),
-    Rule("role_order", Kind.CAPABILITY, ((F.ROLE.value, "conversation"), ("wrong_order",))),
+    Rule(
+        "role_order", Kind.CAPABILITY, ((F.ROLE.value, "conversation"), ("wrong_order",)), features=(F.ROLE,)
+    ),
+    Rule(
+        "role_refused", Kind.CAPABILITY, ((F.ROLE.value,), ("wrong_value",)), ("missing",), features=(F.ROLE,)
+    ),
     Rule("missing_field", Kind.CALLER_ERROR, (("missing",),), ("refuses",), blame=False),
     Rule("unparsable", Kind.CALLER_ERROR, (("json",), ("unparsable",)), ("answer_of",), blame=False),
     Rule(

@@ -126,7 +126,7 @@ def refused(param: str) -> Meaning | None:
     return capability(feature) if feature else Meaning(Kind.PARAMETER_REJECT)
 
 
-_PARTS: Final[Mapping[str, F]] = {
+PARTS: Final[Mapping[str, F]] = {
     "role": F.ROLE,
     "image_url": F.IMAGE,
     "image": F.IMAGE,
@@ -146,7 +146,7 @@ _PARTS: Final[Mapping[str, F]] = {
 
 
 def _part_refused(leaf: str) -> Meaning:
-    return capability(_PARTS.get(leaf, F.OTHER))
+    return capability(PARTS.get(leaf, F.OTHER))
 
 
 def too_long(param: str) -> Meaning | None:
@@ -156,7 +156,7 @@ def too_long(param: str) -> Meaning | None:
         return capability(F.TOOLS)
     if root in _OF_MESSAGES:
         whole = leaf in ("content", "text", root) and not (root == "messages" == leaf)
-        return Meaning(Kind.CONTEXT_WINDOW) if whole else capability(_PARTS.get(leaf, F.OTHER))
+        return Meaning(Kind.CONTEXT_WINDOW) if whole else capability(PARTS.get(leaf, F.OTHER))
     return Meaning(Kind.PARAMETER_REJECT) if root else None
 
 

@@ -23,7 +23,7 @@ PATH: Final = "~"
 _URL: Final = re.compile(r"(?:https?|wss?)://\S+", re.IGNORECASE)
 _ECHO: Final = re.compile(
     r"""\b(?:messages|prompt|contents)['"]?\s?[=:]\s?[\[{'"]   # messages = [ ...
-      | ['"]input['"]\s?: | \binput_value\s?=                   # a validator's copy of what it refused
+      | ['"]input['"]\s?:\s?[\[{'"] | \binput_value\s?=                   # a validator's copy of what it refused
       | \bfailed_generation['"]?\s?: | \breceived:\s?['"{\[]""",
     re.VERBOSE | re.IGNORECASE,
 )
@@ -32,7 +32,9 @@ _ECHO: Final = re.compile(
 _NAMED: Final = re.compile(
     r"\b(function|tool|model|deployment|schema|tool_call_id) (['\"`])[^'\"`\n]{1,200}\2", re.IGNORECASE
 )
-CLASS: Final = re.compile(r"\b(?:[a-z_]{1,32}\.)?([A-Z][A-Za-z]{2,64}(?:Error|Exception))\b:?")
+CLASS: Final = re.compile(
+    r"\b(?:[a-z_]{1,32}\.)?([A-Z][A-Za-z]{2,64}(?:Error|Exception)|[A-Z][A-Za-z]{1,48}(?:\.[A-Z][A-Za-z]{1,48}){1,4})\b:?"
+)
 """An exception's class: a code, and no word of the diagnosis."""
 _SCHEMA_PATH: Final = re.compile(r"context=\([^)]{0,300}\)")
 _SENTENCE_END: Final = re.compile(r"(?<=[.!?])\s+|\n|[。;]")
@@ -44,8 +46,7 @@ def diagnosis(message: str) -> str:
     if "://" in text:
         text = _URL.sub(" ", text)
     text = unquoted(text)
-    if "E" in text:
-        text = CLASS.sub(" ", text)
+    text = CLASS.sub(" ", text)
     if "context=(" in text:
         text = _SCHEMA_PATH.sub(" ", text)
     return _NAMED.sub(r"\1", text) if _QUOTE.search(text) else text

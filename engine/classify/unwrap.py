@@ -309,9 +309,7 @@ def _names(fields: _Fields, message: str) -> tuple[str, ...]:
 
 def _classes(message: str) -> Iterator[str]:
     """The classes of exceptions that a message names: what a proxy made of the error, as a code would say it."""
-    return (
-        (found[1] for found in islice(CLASS.finditer(message), MAX_CLASSES)) if "E" in message else iter(())
-    )
+    return (found[1] for found in islice(CLASS.finditer(message), MAX_CLASSES))
 
 
 def _walk_answer(name: str, part: Any, own: Finding, depth: int) -> Iterator[Finding]:
