@@ -16,11 +16,12 @@ FEATURES: Final[Mapping[F, str]] = {
         | 图像""",
     F.AUDIO: "audio | speech | voice | wav | 音频",
     F.VIDEO: "video | 视频",
-    F.FILE: "file | pdf | document | mime types | attachment | docx | 文件 | 文档",
+    F.FILE: """unsupported mime type | invalid mime type | file | pdf | document | attachment | docx
+        | 文件 | 文档""",
     F.TOOLS: "tools | functions | web search | code interpreter | computer use | mcp | 工具 | 函数调用",
     F.TOOL_CHOICE: "tool choice | function calling config | forced tool",
     F.TOOL_SCHEMA: """input schema | tool schema | function schema | invalid schema for function
-        | function parameters | tool parameters | parameters schema | schema for tool
+        | function parameters | parameters schema | schema for tool
         | function declarations parameters | schema of tool | property .. must have a type
         | key in parameter type | required property for function | anyof key""",
     F.STRUCTURED_OUTPUT: """response format | json schema | json mode | json object | json output
@@ -120,11 +121,11 @@ SUBJECTS: Final[Mapping[str, str]] = {
 }
 """What else a sentence may be about."""
 
-SKIPPED: Final = """reasoning model | reasoning models | thinking model | thinking models | image model | vision
-    model | audio model | speech model | video model | image generation model | vision models |
-    when thinking is enabled | thinking is enabled | for this reason | tools models | stream of
-    | file descriptor | input should be | input validation error | input should have | server
-    side tool | image generation | system error | role based"""
+SKIPPED: Final = """prediction stream | model with response stream | reasoning model | reasoning models |
+    thinking model | thinking models | image model | vision model | audio model | speech model |
+    video model | image generation model | vision models | when thinking is enabled | thinking
+    is enabled | for this reason | tools models | stream of | file descriptor | input validation
+    error | server side tool | image generation | system error | role based"""
 """Names of other things, and circumstances: their words say nothing of what was refused."""
 
 SAYINGS: Final[Mapping[str, str]] = {
@@ -145,7 +146,8 @@ SAYINGS: Final[Mapping[str, str]] = {
     "reduce": """reduce | shorten | shorter | truncate | compact | trim | smaller prompt
         | fewer tokens | start a new conversation | start a new chat | new session | compress
         | decrease .. input | smaller input | less text | 缩短 | 减少""",
-    "refuses": """not .. support | unsupported | only .. support | support .. only | no .. support
+    "refuses": """model requires | missing data required | missing required .. header
+        | not .. support | unsupported | only .. support | support .. only | no .. support
         | that support | can handle | supporting .. parameters | not .. enabled | not .. allow
         | not .. permit | not .. available | not .. accept | not .. accessible | not .. compatible
         | not .. capable | not .. configured | not .. implemented | unimplemented | not work with
@@ -172,13 +174,12 @@ SAYINGS: Final[Mapping[str, str]] = {
         | maximum value | not .. recognized | could not .. parse | bad value | illegal | at least
         | only # | expected | does not match | not permitted | one of | 非法 | 无效 | 错误 | 必须 | 只能 | 范围
         | 取值""",
-    "undecodable": """download | fetch | decode | parse | corrupt | base64 data | base64 string
+    "undecodable": """download | fetch | decode | parse | corrupt | invalid base64
         | could not process | unable to process | truncated | unreachable | not a valid
         | cannot identify | failed to load | could not load | failed to open | unable to load
         | failed to read | broken | not .. retrieve | inaccessible url | unable to access
-        | cannot open | failed to process .. url | invalid url | invalid base64
-        | could not be loaded | invalid image | damaged | failed to get | not found | empty
-        | not .. valid | not .. active state""",
+        | cannot open | failed to process .. url | invalid url | could not be loaded | invalid image
+        | damaged | failed to get | not found | empty | not .. valid | not .. active state""",
     "file_kind": """unsupported image | unsupported file | unsupported audio | unsupported video
         | image format | file format | audio format | video format | file type | image type
         | file extension | unsupported media""",
@@ -197,9 +198,9 @@ SAYINGS: Final[Mapping[str, str]] = {
         | unexpected character | json decode error | json parse | invalid .. json""",
     "unpaired": """must be followed by | did not have | without | corresponding | respond to
         | response to | preceding | immediately after | equal to the number | equal to number
-        | no tool output | no output | matching | mismatch | unexpected | no tool call found
-        | not found | each | unmatched | missing | orphan | immediately before | previous message
-        | duplicate | must be unique""",
+        | exceed the number of | no tool output | no output | matching | mismatch | unexpected
+        | no tool call found | not found | each | unmatched | missing | orphan | immediately before
+        | previous message | duplicate | must be unique""",
     "not_there": """not found | not exist | unknown model | no longer available | deprecated
         | retired | decommissioned | not deployed | not available | not supported
         | unsupported model | not accessible | invalid model | not a valid model | not loaded
@@ -210,6 +211,12 @@ SAYINGS: Final[Mapping[str, str]] = {
         | failed to satisfy constraint | not .. servable | not .. served | identifier is invalid
         | model is invalid | name is invalid | id is invalid | not configured | not registered
         | discontinued | not .. hosted | not .. loaded | legacy | disabled | 不存在 | 下线 | 未找到 | 没有找到""",
+    "unknown_role": """unexpected role | invalid role | unknown role | unsupported role
+        | incorrect role | invalid message role | unexpected message role""",
+    "wrong_endpoint": """unexpected endpoint | unknown endpoint | invalid endpoint
+        | unknown request url""",
+    "no_channel": "no available channel | 无可用渠道 | no channel available",
+    "not_named": "function named | not .. specified in | tool named",
     "wrong_value": """invalid | incorrect | unexpected | unknown | unsupported | unrecognized
         | must be | not valid | one of | expected | not allowed""",
     "wrong_order": """valid role | incorrect role | invalid role | invalid message role
@@ -228,11 +235,13 @@ SAYINGS: Final[Mapping[str, str]] = {
     "wrong_pattern": """match pattern | match the pattern | must match | should match
         | invalid characters | too long | must be a | at most | length | must start with
         | begins with | not match""",
-    "unknown_part": """unknown variant | unknown part type | invalid value | invalid content type
+    "unknown_part": """unexpected item | unexpected content | cannot unmarshal array
+        | cannot unmarshal object | unknown variant | unknown part type | invalid content type
         | unknown content type | unsupported content type | any variant of | invalid part type
-        | unsupported part type | does not match any | unexpected type | unknown type | input tag
-        | unsupported content part | invalid type | unsupported type | unrecognized type
-        | expected .. text | expected a string | must be text | must be a string""",
+        | unsupported part type | does not match any | input tag | unsupported content part""",
+    "wrong_part": """invalid value | unexpected type | unknown type | invalid type
+        | unsupported type | unrecognized type | expected .. text | expected a string | must be text
+        | must be a string""",
     "not_verified": """must be | without | invalid | could not be verified | missing | mismatch
         | not .. valid | not .. decrypt | could not .. decrypt | could not .. verify
         | cannot .. modified | not .. match | corrupted | expected | cannot be modified | required
@@ -257,14 +266,14 @@ SAYINGS: Final[Mapping[str, str]] = {
         | not .. included | used all | consumed | no remaining | have no | no available | below
         | check your plan | delinquent | not .. afford | can only afford | low | ended
         | cannot afford | 不足 | 欠费 | 充值 | 用尽 | 用完 | 已耗尽""",
-    "money_gone": """payment required | insufficient credit | insufficient balance
-        | insufficient funds | insufficient quota | insufficient user quota | credit balance | 余额不足
-        | 欠费 | 充值 | 额度不足 | 额度已用尽 | arrears | overdue | good standing | billing hard limit
-        | exceeded .. current .. quota | usage limit | spending limit | purchase .. credits
-        | plan not support | plan does not support | not .. included in .. plan
-        | not .. support .. plan | dunning | out of extra usage | out of usage | invalid payment
-        | payment instrument | payment method | calls month | per month | monthly limit
-        | monthly quota""",
+    "money_gone": """credit .. depleted | credit .. exhausted | payment required
+        | insufficient credit | insufficient balance | insufficient funds | insufficient quota
+        | insufficient user quota | credit balance | 余额不足 | 欠费 | 充值 | 额度不足 | 额度已用尽 | arrears
+        | overdue | good standing | billing hard limit | exceeded .. current .. quota | usage limit
+        | spending limit | purchase .. credits | plan not support | plan does not support
+        | not .. included in .. plan | not .. support .. plan | dunning | out of extra usage
+        | out of usage | invalid payment | payment instrument | payment method | calls month
+        | per month | monthly limit | monthly quota""",
     "not_let_in": """invalid | incorrect | missing | not valid | expired | revoked | no | denied
         | fail | wrong | not allowed | not found | required | disabled | unable to | could not
         | not .. recognized | rejected | malformed | unknown | unauthorized | not .. authorized

@@ -115,7 +115,7 @@ class Reader:
         self._modality = self._lexicon.mask(feature.value for feature in (F.IMAGE, F.AUDIO, F.VIDEO, F.FILE))
         self._setting = self._lexicon.bits["setting"]
         self._read_code = lru_cache(maxsize=1024)(self._code_read)
-        self._stages: tuple[_Stage, ...] = (
+        before: tuple[_Stage, ...] = (
             self._private_code,
             self._rules(tables.LONG_CONTEXT),
             self._codes(codes.POLICY),
@@ -128,12 +128,16 @@ class Reader:
             self._setting_in_front,
             self._codes(codes.OVERFLOWS),
             self._rules(tables.OVERFLOWS),
+        )
+        refusals: tuple[_Stage, ...] = (
             self._codes(codes.REFUSALS),
             self._coded_param,
             self._named_param,
             self._setting_param,
             self._rules(tables.REFUSALS),
             self._subject,
+        )
+        after: tuple[_Stage, ...] = (
             self._codes(codes.MODELS),
             self._rules(tables.MODELS),
             self._codes(codes.LOAD),
@@ -141,7 +145,10 @@ class Reader:
             self._rules(tables.PERMISSION),
             self._setting_named,
         )
+        self._stages = (*before, *refusals, *after)
         """Vetoes, then the overflow, then what was refused, then the model, then load."""
+        self._stages_of_codes = (*before, self._rules(tables.CODED), *after)
+        """The same for the words of codes, which say less."""
 
     def classify(self, reply: Reply, *, now: float, rules: Sequence[ErrorRule] = ()) -> Verdict:
         """Read a reply that is no complete answer. Total: any status, headers and bytes have a verdict.
@@ -156,8 +163,8 @@ class Reader:
         case = self._case(reply)
         decided = (
             operator.decided(rules, reply.status, case.findings)
-            or self._decide(case)
-            or self._decide(self._coded(case))
+            or self._decide(case, self._stages)
+            or self._decide(self._coded(case), self._stages_of_codes)
             or _prior(case, reply.status)
         )
         return Verdict(
@@ -172,8 +179,8 @@ class Reader:
             retry_after=retry_after(reply.headers, now=now),
         )
 
-    def _decide(self, case: _Case) -> _Decided | None:
-        decided = next((decided for stage in self._stages if (decided := stage(case))), None)
+    def _decide(self, case: _Case, stages: tuple[_Stage, ...]) -> _Decided | None:
+        decided = next((decided for stage in stages if (decided := stage(case))), None)
         if decided and decided.features == (F.OTHER.value,):
             return decided._replace(features=_sorted(self._named_elsewhere(case, F.OTHER)))
         return decided
@@ -284,14 +291,14 @@ class Reader:
     def _named_elsewhere(self, case: _Case, otherwise: F) -> set[F]:
         """The features that any sentence names, of a reply that refuses one without saying which."""
         named = set().union(*(self._named(said.found) for said in case.said)) - set(VAGUE)
-        return named or {otherwise}
+        return (named - {F.ROLE}) or named or {otherwise}
 
     def _part(self, said: _Said) -> set[F]:
         """The sort of part that is not known, among those that are."""
         leaf = settings.PARTS.get(settings.ends(_path(said.sentence) or said.finding.param)[1])
         if leaf:
             return {leaf}
-        told = _UNKNOWN.search(said.sentence)
+        told = _GOT.search(said.sentence) or _UNKNOWN.search(said.sentence)
         named = self._named(self._lexicon.read(words(told[1]))) if told else {F.OTHER}
         return named if named != {F.OTHER} else self._named(said.found)
 
@@ -395,6 +402,9 @@ class Reader:
                 return _meant(
                     PARAMETER, "subject", said.field, f"setting: {plain[1].lower()}", plain[1].lower()
                 )
+            if said.found.mask & wrong and (spelt := _OBJECT.search(said.sentence)):
+                if meaning := settings.refused(spelt[1]):
+                    return _meant(meaning, "subject", said.field, said.found.first(wrong), spelt[1])
             if said.found.mask & wrong and (subject := _SUBJECT.match(said.sentence)):
                 if (meaning := settings.refused(subject[1])) and settings.ends(subject[1])[
                     0
@@ -414,13 +424,17 @@ _NEVER_FITS: Final = re.compile(
 _POINTER: Final = re.compile(r".{0,40}#/?([\w/]{0,80}): extraneous key \[(\w{1,64})\]")
 _AT_PATH: Final = re.compile(r" at ['\"`]?((?:tools|messages|contents|input)[.\[][\w.\[\]]{0,127})")
 _CONTENT_PATH: Final = re.compile(r"['\"`]((?:tools|messages|contents|input)[.\[][\w.\[\]]{0,127})['\"`]")
+_GOT: Final = re.compile(r"\b(?:got|found|received)\b(.{1,60})", re.IGNORECASE)
 _UNKNOWN: Final = re.compile(
-    r"\b(?:got|found|received|unknown variant|invalid value|input tag|type)\b(.{1,60}?)"
+    r"\b(?:unknown variant|invalid value|input tag|type)\b(.{1,60}?)"
     r"(?:expected|supported|must|should|is not|does not|$)",
     re.IGNORECASE,
 )
 _PARAM_PATH: Final = re.compile(
     r"\W{0,4}(?:(?:body|\w{1,40}Request)\.)?([a-z_]\w{0,63}(?:(?:\.|\[|\]\.?)\w{1,63}){0,24}\]?)['\"`]? ?[:=] "
+)
+_OBJECT: Final = re.compile(
+    r"\bsupport(?:s|ed)?(?: for)?(?: the)?(?: parameter)? ['\"`]?([a-z]{2,24}(?:_[a-z]{1,24}){1,4})\b"
 )
 _QUOTED_SUBJECT: Final = re.compile(r"(\w{1,24}) must be (?:set|a|an|in|between|one|at|true|false)\b")
 _SUBJECT: Final = re.compile(

@@ -80,6 +80,7 @@ HARD_LIMITS: Final = (
 VETOES: Final = (
     Rule("resets_soon", Kind.UNAVAILABLE, (("soon",), ("seconds",))),
     Rule("rate_limit", Kind.UNAVAILABLE, (("rate_limited",),)),
+    Rule("no_channel", Kind.UNAVAILABLE, (("no_channel",),)),
     Rule("permission", Kind.AUTH, (("iam",),)),
     Rule("billing", Kind.QUOTA_OR_BILLING, (("money",), ("spent",)), ("reasoning", "context", "output_cap")),
     Rule("credential", Kind.AUTH, (("credential",), ("not_let_in",))),
@@ -143,6 +144,7 @@ REFUSALS: Final = (
     Rule("stream_required", Kind.CAPABILITY, ((F.STREAMING.value,), ("required_value",))),
     Rule("role_order", Kind.CAPABILITY, (("turn",), ("wrong_order",)), features=(F.ROLE,)),
     Rule("foreign_history", Kind.CAPABILITY, (("history_ids",), ("wrong_pattern",)), features=(F.TOOLS,)),
+    Rule("role_refused", Kind.CAPABILITY, (("unknown_role",),), features=(F.ROLE,)),
     Rule("unpaired_tools", Kind.CALLER_ERROR, (("tool_pairs",), ("unpaired",)), ("refuses",), blame=False),
     Rule("bad_arguments", Kind.CALLER_ERROR, (("arguments",), ("unparsable",)), blame=False),
     Rule(
@@ -150,7 +152,7 @@ REFUSALS: Final = (
         Kind.CAPABILITY,
         ((F.TOOL_SCHEMA.value, F.STRUCTURED_OUTPUT.value, "schema"), ("wrong_schema",)),
     ),
-    Rule("unknown_part", Kind.CAPABILITY, (("unknown_part",), ("part_kind",)), ("null_value",)),
+    Rule("unknown_part", Kind.CAPABILITY, (("unknown_part", "wrong_part"), ("part_kind",)), ("null_value",)),
     Rule(
         "role_order", Kind.CAPABILITY, ((F.ROLE.value, "conversation"), ("wrong_order",)), features=(F.ROLE,)
     ),
@@ -166,6 +168,13 @@ REFUSALS: Final = (
         ("no_permission", "credential"),
     ),
     Rule(
+        "tool_choice_refused",
+        Kind.CAPABILITY,
+        ((F.TOOL_CHOICE.value,), ("wrong_value",)),
+        ("not_named", "missing"),
+    ),
+    Rule("endpoint_unsupported", Kind.CAPABILITY, (("wrong_endpoint",),), features=(F.ENDPOINT,)),
+    Rule(
         "endpoint_unsupported",
         Kind.CAPABILITY,
         ((F.ENDPOINT.value,), ("refuses",)),
@@ -180,6 +189,9 @@ REFUSALS: Final = (
     Rule("combination", Kind.CAPABILITY, (("combined", *_ANY_FEATURE), ("together",))),
     Rule("own_output", Kind.UNAVAILABLE, (("own_output",),)),
 )
+
+CODED: Final = tuple(rule for rule in REFUSALS if rule.name == "feature_unsupported")
+"""What the words of a code may refuse: `invalid_value` and its like say nothing by themselves."""
 
 MODELS: Final = (
     Rule("model_unknown", Kind.MODEL_NOT_FOUND, (("model",), ("not_there",)), ("load",)),

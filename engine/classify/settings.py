@@ -17,7 +17,7 @@ class Meaning(NamedTuple):
     features: tuple[F, ...] = ()
 
 
-SETTINGS: Final = """temperature | top_p | top_k | min_p | top_a | typical_p | presence_penalty |
+SETTINGS: Final = """think value | temperature | top_p | top_k | min_p | top_a | typical_p | presence_penalty |
     frequency_penalty | repetition_penalty | length_penalty | no_repeat_ngram_size | logit_bias
     | top_logprobs | logprobs | stop_sequences | max_tokens | max_completion_tokens |
     max_output_tokens | max_new_tokens | reasoning_effort | enable_thinking | thinking_level |

@@ -33,9 +33,11 @@ _NAMED: Final = re.compile(
     r"\b(function|tool|model|deployment|schema|tool_call_id) (['\"`])[^'\"`\n]{1,200}\2", re.IGNORECASE
 )
 CLASS: Final = re.compile(
-    r"\b(?:[a-z_]{1,32}\.)?([A-Z][A-Za-z]{2,64}(?:Error|Exception)|[A-Z][A-Za-z]{1,48}(?:\.[A-Z][A-Za-z]{1,48}){1,4})\b:?"
+    r"(?:[a-z_]{1,32}\.)?([A-Z][A-Za-z]{2,64}(?:Error|Exception)|[A-Z][A-Za-z]{1,48}(?:\.[A-Z][A-Za-z]{1,48}){1,4})\b"
 )
 """An exception's class: a code, and no word of the diagnosis."""
+_VALIDATOR: Final = re.compile(r"\bInput (?=should (?:be|have))")
+"""A validator says it of any field."""
 _SCHEMA_PATH: Final = re.compile(r"context=\([^)]{0,300}\)")
 _SENTENCE_END: Final = re.compile(r"(?<=[.!?])\s+|\n|[。;]")
 
@@ -46,7 +48,8 @@ def diagnosis(message: str) -> str:
     if "://" in text:
         text = _URL.sub(" ", text)
     text = unquoted(text)
-    text = CLASS.sub(" ", text)
+    if "Input should" in text:
+        text = _VALIDATOR.sub("", text)
     if "context=(" in text:
         text = _SCHEMA_PATH.sub(" ", text)
     return _NAMED.sub(r"\1", text) if _QUOTE.search(text) else text
@@ -124,6 +127,8 @@ def _taken_apart(chunk: str) -> Iterator[str]:
     chunk = chunk[:_MOST_OF_A_CHUNK].strip(".:!?[]&")
     if chunk in _MARKS:
         yield chunk
+    elif CLASS.fullmatch(chunk):
+        return
     elif _NUMERAL.fullmatch(chunk.lstrip("-")):
         if chunk[0] == "-":
             yield "minus"

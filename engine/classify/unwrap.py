@@ -56,6 +56,10 @@ _STATED: Final = re.compile(
 )
 
 
+_LISTED: Final = re.compile(r"parameters?: ?[\[{]['\"](\w{1,64})['\"]")
+"""Where a proxy lists the fields that its upstream does not take: the first."""
+
+
 class Finding(Struct, frozen=True):
     """What one object, or one string, within a body says. Absent fields are empty."""
 
@@ -272,18 +276,25 @@ def _walk_object(value: Mapping[str, Any], path: str, depth: int) -> Iterator[Fi
     message, inner = embedded(_value(fields, spoken)[:MAX_BODY]) if spoken else ("", None)
     code = next((code for key in _CODES if (code := _code(_value(fields, key)))), "")
     numbers = (code, *(_code(_value(fields, key)) for key in ("httpstatuscode", "statuscode", "status")))
+    param = next((param for key in _PARAMS if (param := _param(_value(fields, key)))), "")
+    said_of_it = " " in param  # some servers put the whole diagnosis there
+    if spoken and not param and "parameter" in _value(fields, spoken):
+        listed = _LISTED.search(_value(fields, spoken)[:MAX_BODY])
+        param = listed[1] if listed else ""
     own = Finding(
         path,
         depth,
         _clean(message),
         code,
         _names(fields, message),
-        next((param for key in _PARAMS if (param := _param(_value(fields, key)))), ""),
+        "" if said_of_it else param,
         next((status for number in numbers if (status := _status(number))), None),
         fields[spoken][0] if spoken else "",
         _name(_value(fields, "retrydelay")),
     )
     yield own
+    if said_of_it:
+        yield Finding(own.at("param"), depth, param)
     if spoken:
         yield from _walk(inner, own.at(fields[spoken][0]), depth + 1)
     for key in dict.fromkeys(_WRAPPERS):
@@ -309,7 +320,9 @@ def _names(fields: _Fields, message: str) -> tuple[str, ...]:
 
 def _classes(message: str) -> Iterator[str]:
     """The classes of exceptions that a message names: what a proxy made of the error, as a code would say it."""
-    return (found[1] for found in islice(CLASS.finditer(message), MAX_CLASSES))
+    if "Error" not in message and "Exception" not in message:
+        return iter(())
+    return (found[1] for found in islice(CLASS.finditer(message[:MAX_BODY]), MAX_CLASSES))
 
 
 def _walk_answer(name: str, part: Any, own: Finding, depth: int) -> Iterator[Finding]:
