@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import msgspec
-import pytest
-from corpus import NOON, REPORTS, SAMPLE, Decision, Line, decision
+from corpus import NOON, REPORTS, SAMPLE, Line, decision
 
 from turnout.engine.classify import Reply, classify
 
@@ -156,7 +155,9 @@ def under_200(event: str | None) -> Change:
         decided = classify(line.reply, now=NOON)
         if decided.evidence.field == "status":
             return None
-        return Reply(status=200, body=line.body.encode(), format=line.format, event=event, provider=line.provider)
+        return Reply(
+            status=200, body=line.body.encode(), format=line.format, event=event, provider=line.provider
+        )
 
     return change
 
@@ -263,13 +264,25 @@ def changes() -> Iterator[tuple[str, Change]]:
     for group in (PROXIES, LATE, WORDS, ECHOES):
         yield from group.items()
 
+
 if __name__ == "__main__":
     for name, change in changes():
         for lines, which in ((SAMPLE, "S"), (REPORTS, "R")):
             part = [(l, r) for l in lines if (r := change(l)) is not None]
-            bad = [(l, r, decision(l.reply), decision(r)) for l, r in part if decision(l.reply) != decision(r)]
+            bad = [
+                (l, r, decision(l.reply), decision(r)) for l, r in part if decision(l.reply) != decision(r)
+            ]
             print(f"{name:30} {which} {len(part)}/{len(lines)} bad {len(bad)}")
             import os
-            if os.environ.get("V") == name or (which == "S" and os.environ.get("V")=="S"):
+
+            if os.environ.get("V") == name or (which == "S" and os.environ.get("V") == "S"):
                 for l, r, b, a in bad:
-                    print("    ", l.id, b, "->", a, classify(r, now=NOON).evidence, r.body[:int(os.environ.get("N","500"))])
+                    print(
+                        "    ",
+                        l.id,
+                        b,
+                        "->",
+                        a,
+                        classify(r, now=NOON).evidence,
+                        r.body[: int(os.environ.get("N", "500"))],
+                    )

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from turnout.engine.audit import AuditRecord, ProbeRecord
 from turnout.engine.capture import FILE, Capture
 from turnout.engine.classify import Feature, Reply, Verdict, classify
+from turnout.engine.classify.decoding import MAX_BODY
 from turnout.engine.classify.lexicon import listed
 from turnout.engine.classify.providers import CODES
 from turnout.engine.classify.reading import TABLES
@@ -121,6 +122,41 @@ class TestTheNineKinds:
         assert not verdict.evidence.rule.startswith(("status_", "unrecognised"))
 
 
+class TestWhatIsLookedAt:
+    SENTENCE = "This model does not support image input."
+
+    def test_is_every_field_of_a_message_and_none_that_echoes_the_caller(self) -> None:
+        def seen(field: str) -> bool:
+            body = json.dumps({"error": {field: self.SENTENCE}}).encode()
+            return classify(Reply(status=400, body=body), now=0).kind is Kind.CAPABILITY
+
+        (spoken,) = re.findall(r"messages \((.+?)\)", PROSE)
+        (echoed,) = re.findall(r"Fields such as (.+?) are never", PROSE)
+        assert list(map(seen, words(spoken))) == [True] * 4
+        assert list(map(seen, words(echoed))) == [False] * 3
+
+    def test_is_no_message_behind_the_point_where_it_quotes_the_request(self) -> None:
+        assert "(`messages = [`)" in PROSE
+        assert read(400, f"E-77, messages = [{self.SENTENCE!r}]").evidence.rule == "unrecognised"
+
+    @pytest.mark.parametrize(("proxies", "found"), [(3, True), (4, False)])
+    def test_is_as_deep_as_the_page_says(self, proxies: int, *, found: bool) -> None:
+        assert "three proxies" in PROSE
+        body = json.dumps({"error": {"message": self.SENTENCE}})
+        for _ in range(proxies):
+            body = json.dumps({"error": {"message": f"Upstream said: {body}"}})
+        verdict = classify(Reply(status=400, body=body.encode()), now=0)
+        assert (verdict.kind is Kind.CAPABILITY) is found
+
+    def test_is_the_innermost_status(self) -> None:
+        assert "if a proxy answers 502 and quotes a 400" in PROSE
+        body = {"error": {"message": "E-77", "code": 400}}
+        assert classify(Reply(status=502, body=json.dumps(body).encode()), now=0).kind is Kind.CALLER_ERROR
+
+    def test_is_the_beginning_of_a_body_only(self) -> None:
+        assert f"its first {MAX_BODY // 1024} KiB" in PROSE
+
+
 class TestTheOrder:
     @pytest.mark.parametrize("row", STEPS, ids=lambda row: words(row["rule"])[0])
     def test_has_a_sentence_for_each_step(self, row: Row) -> None:
@@ -167,10 +203,10 @@ class TestSentences:
         assert list(verdict.evidence.matched) == words(row["speaks of"]) + words(row["says of it"])
 
     def test_that_say_one_of_the_two_only_are_not_recognised(self) -> None:
-        (alone,) = re.findall(
-            r"one of the two alone\s+tells nothing: (.+?) are unrecognised", PROSE, re.DOTALL
-        )
-        for sentence in re.findall(r"“([^”]+)”", alone):
+        (alone,) = re.findall(r"of the two alone\s+tells nothing: (.+?) are unrecognised", PROSE, re.DOTALL)
+        sentences = re.findall(r"“([^”]+)”", alone)
+        assert len(sentences) == 2
+        for sentence in sentences:
             assert read(400, sentence).evidence.rule == "unrecognised", sentence
 
 
@@ -222,14 +258,9 @@ class TestAMisreadReply:
 
 
 def test_the_record_holds_the_evidence_where_the_page_looks() -> None:
-    paths = re.findall(r"\.(\w+)(?:\[\]|\.(\w+))?", re.findall(r"jq -c '(.+)' records", PAGE)[0])
-    assert paths == [
-        ("turn", ""),
-        ("probes", ""),
-        ("target", ""),
-        ("verdict", "kind"),
-        ("verdict", "evidence"),
-    ]
+    (query,) = re.findall(r"jq -c '(.+)' records", PAGE)
+    asked = ["turn", "probes", "target", "verdict.kind", "verdict.evidence"]
+    assert re.findall(r"\.([a-z.]+)", query) == asked
     assert {"turn", "probes"} <= set(AuditRecord.__struct_fields__)
     assert {"target", "verdict"} <= set(ProbeRecord.__struct_fields__)
     assert {"kind", "evidence"} <= set(Verdict.__struct_fields__)
@@ -248,7 +279,9 @@ def test_whoever_reads_of_failed_replies_is_led_here(page: str) -> None:
     assert HOUSE / "docs" / "errors.md" in [(path.parent / link).resolve() for link in links]
 
 
-LINES = [json.loads(line) for path in sorted(CORPUS.glob("*.jsonl")) for line in path.open(encoding="utf-8")]
+LINES = [
+    json.loads(line) for path in sorted(CORPUS.glob("*.jsonl")) for line in path.read_bytes().splitlines()
+]
 
 
 class TestThePageOfTheCorpus:

@@ -172,8 +172,8 @@ SAYINGS: Final[Mapping[str, str]] = {
         | supports only | at most | extra inputs | should be | must | can only | only be
         | a maximum of | greater than | less than | no longer supported | between | range
         | maximum value | not .. recognized | could not .. parse | bad value | illegal | at least
-        | only # | expected | does not match | not permitted | one of | 非法 | 无效 | 错误 | 必须 | 只能 | 范围
-        | 取值""",
+        | only # | expected | does not match | not permitted | one of | 非法 | 无效 | 错误 | 必须
+        | 只能 | 范围 | 取值""",
     "undecodable": """download | fetch | decode | parse | corrupt | invalid base64
         | could not process | unable to process | truncated | unreachable | not a valid
         | cannot identify | failed to load | could not load | failed to open | unable to load
@@ -210,7 +210,8 @@ SAYINGS: Final[Mapping[str, str]] = {
         | no longer supported | not .. valid | cannot find | could not find
         | failed to satisfy constraint | not .. servable | not .. served | identifier is invalid
         | model is invalid | name is invalid | id is invalid | not configured | not registered
-        | discontinued | not .. hosted | not .. loaded | legacy | disabled | 不存在 | 下线 | 未找到 | 没有找到""",
+        | discontinued | not .. hosted | not .. loaded | legacy | disabled | 不存在 | 下线 | 未找到
+        | 没有找到""",
     "unknown_role": """unexpected role | invalid role | unknown role | unsupported role
         | incorrect role | invalid message role | unexpected message role""",
     "wrong_endpoint": """unexpected endpoint | unknown endpoint | invalid endpoint
@@ -268,12 +269,12 @@ SAYINGS: Final[Mapping[str, str]] = {
         | cannot afford | 不足 | 欠费 | 充值 | 用尽 | 用完 | 已耗尽""",
     "money_gone": """credit .. depleted | credit .. exhausted | payment required
         | insufficient credit | insufficient balance | insufficient funds | insufficient quota
-        | insufficient user quota | credit balance | 余额不足 | 欠费 | 充值 | 额度不足 | 额度已用尽 | arrears
-        | overdue | good standing | billing hard limit | exceeded .. current .. quota | usage limit
-        | spending limit | purchase .. credits | plan not support | plan does not support
-        | not .. included in .. plan | not .. support .. plan | dunning | out of extra usage
-        | out of usage | invalid payment | payment instrument | payment method | calls month
-        | per month | monthly limit | monthly quota""",
+        | insufficient user quota | credit balance | 余额不足 | 欠费 | 充值 | 额度不足 | 额度已用尽
+        | arrears | overdue | good standing | billing hard limit | exceeded .. current .. quota
+        | usage limit | spending limit | purchase .. credits | plan not support
+        | plan does not support | not .. included in .. plan | not .. support .. plan | dunning
+        | out of extra usage | out of usage | invalid payment | payment instrument | payment method
+        | calls month | per month | monthly limit | monthly quota""",
     "not_let_in": """invalid | incorrect | missing | not valid | expired | revoked | no | denied
         | fail | wrong | not allowed | not found | required | disabled | unable to | could not
         | not .. recognized | rejected | malformed | unknown | unauthorized | not .. authorized
@@ -312,8 +313,8 @@ SAYINGS: Final[Mapping[str, str]] = {
         | connection refused | connection reset | no healthy | something went wrong | retry later
         | try again in | is offline | not enough memory | out of memory | cuda
         | currently experiencing | still loading | being loaded | starting up | unable to reach
-        | econnrefused | circuit breaker | no instances | no worker | capacity | 繁忙 | 稍后 | 过载 | 超时
-        | 负载""",
+        | econnrefused | circuit breaker | no instances | no worker | capacity | 繁忙 | 稍后 | 过载
+        | 超时 | 负载""",
     "money_or_tier": """extra usage | beta | surcharge | tier | subscription | not available
         | not enabled | required | upgrade | credits | plan""",
     "renamed": "moved to | use .. instead | renamed to | replaced by",

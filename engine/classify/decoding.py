@@ -99,7 +99,7 @@ _DANGLING: Final = re.compile(
 
 
 def _closed(text: str) -> str:
-    """JSON that was cut off, with what is open in it closed: what came is read, and what did not is absent."""
+    """JSON that was cut off, with what is open in it closed: what came is read, the rest is absent."""
     stack: list[str] = []
     inside = False
     for match in _STRUCTURE.finditer(text):

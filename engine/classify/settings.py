@@ -17,20 +17,20 @@ class Meaning(NamedTuple):
     features: tuple[F, ...] = ()
 
 
-SETTINGS: Final = """think value | temperature | top_p | top_k | min_p | top_a | typical_p | presence_penalty |
-    frequency_penalty | repetition_penalty | length_penalty | no_repeat_ngram_size | logit_bias
-    | top_logprobs | logprobs | stop_sequences | max_tokens | max_completion_tokens |
-    max_output_tokens | max_new_tokens | reasoning_effort | enable_thinking | thinking_level |
-    thinking_budget | reasoning_budget | thinking_config | budget_tokens | parallel_tool_calls |
-    parallel_function_calling | service_tier | stream_options | chat_template_kwargs |
-    cache_control | prompt_cache_key | prompt_cache_retention | safety_identifier | verbosity |
-    anthropic_beta | candidate_count | response_logprobs | num_predict | num_ctx | keep_alive |
-    guided_regex | ignore_eos | include_reasoning | reasoning_format | context_management |
-    inference_geo | output_config effort | best_of | web_search_options | include_usage |
-    safety_settings | thinking_tokens | max_tool_calls | completion tokens | output tokens |
-    effort | beta header | penalty | candidatecount | sampling parameters | random_seed |
-    multiple candidates | beta flag | reasoning value | prompt caching | include_thoughts |
-    repetition_context"""
+SETTINGS: Final = """think value | temperature | top_p | top_k | min_p | top_a | typical_p
+    | presence_penalty | frequency_penalty | repetition_penalty | length_penalty
+    | no_repeat_ngram_size | logit_bias | top_logprobs | logprobs | stop_sequences | max_tokens
+    | max_completion_tokens | max_output_tokens | max_new_tokens | reasoning_effort
+    | enable_thinking | thinking_level | thinking_budget | reasoning_budget | thinking_config
+    | budget_tokens | parallel_tool_calls | parallel_function_calling | service_tier
+    | stream_options | chat_template_kwargs | cache_control | prompt_cache_key
+    | prompt_cache_retention | safety_identifier | verbosity | anthropic_beta | candidate_count
+    | response_logprobs | num_predict | num_ctx | keep_alive | guided_regex | ignore_eos
+    | include_reasoning | reasoning_format | context_management | inference_geo
+    | output_config effort | best_of | web_search_options | include_usage | safety_settings
+    | thinking_tokens | max_tool_calls | completion tokens | output tokens | effort | beta header
+    | penalty | candidatecount | sampling parameters | random_seed | multiple candidates | beta flag
+    | reasoning value | prompt caching | include_thoughts | repetition_context"""
 """Written as their own API spells them; the words of each may be joined in any way."""
 
 QUOTED: Final = frozenset(
@@ -51,16 +51,6 @@ QUOTED: Final = frozenset(
     | {"route", "models", "usage", "mode", "tier", "k", "p", "caching", "extra_body", "safe_prompt"}
 )
 """Settings that are words of any sentence: they count where they stand in quotation marks."""
-
-_MARK: Final = re.compile("['\"`]")
-_QUOTED_NAME: Final = re.compile(r"['\"`]([A-Za-z_][\w.\[\]-]{0,127})['\"`]")
-
-
-def quoted(sentence: str) -> tuple[str, int]:
-    """The first name that stands in quotation marks, and where, or an empty string."""
-    found = _QUOTED_NAME.search(sentence) if _MARK.search(sentence) else None
-    return (found[1].rstrip("."), found.start()) if found else ("", 0)
-
 
 _OF_TOOLS: Final = frozenset({"tools", "functions", "tool", "toolconfig", "tool_config"})
 _OF_MESSAGES: Final = frozenset(
@@ -116,7 +106,7 @@ def refused(param: str) -> Meaning | None:
     if leaf in _CACHE or not root:
         return Meaning(Kind.PARAMETER_REJECT) if root else None
     if root in _OF_TOOLS:
-        return capability(F.TOOL_SCHEMA if is_schema(param) else F.TOOLS)
+        return capability(F.TOOL_SCHEMA if _is_schema(param) else F.TOOLS)
     if root in _OF_MESSAGES:
         return _part_refused(leaf) if param.strip(".").lower() != root else None
     if root == "model":
@@ -152,6 +142,8 @@ def _part_refused(leaf: str) -> Meaning:
 def too_long(param: str) -> Meaning | None:
     """What it says that this field is too long, or None where that tells nothing."""
     root, leaf = ends(param)
+    if root not in KNOWN:
+        return None
     if root in _OF_TOOLS:
         return capability(F.TOOLS)
     if root in _OF_MESSAGES:
@@ -166,8 +158,12 @@ def wrong_part(param: str) -> Meaning | None:
     return capability(F.OTHER) if root in _OF_MESSAGES and "content" in param else None
 
 
-def is_schema(param: str) -> bool:
+def is_schema_of_tool(param: str) -> bool:
     """Whether a path leads into the schema of a tool."""
+    return ends(param)[0] == "tools" and _is_schema(param)
+
+
+def _is_schema(param: str) -> bool:
     return any(name in param for name in ("parameters", "schema", "strict"))
 
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
+from turnout.engine.classify.case import Case, Decided
+from turnout.engine.classify.codes import normal
+from turnout.engine.classify.verdict import UNRECOGNISED
 from turnout.machines.vocabulary import ErrorKind as Kind
 
 DECIDING: Final[Mapping[int, Kind]] = {
@@ -38,6 +42,7 @@ NAMED: Final[Mapping[str, int]] = {
 }
 """Codes and types that say no more than a status does, for errors that came without one."""
 
+_WORD: Final = re.compile(r"\w+")
 BARE_404: Final = frozenset(
     {
         "404",
@@ -58,8 +63,42 @@ BARE_404: Final = frozenset(
 """A 404 of such words alone names nothing: at the path of its own format the target answers no request."""
 
 
-def prior(status: int) -> Kind:
-    """The kind of a status whose reply tells nothing else."""
-    if status in PRIOR:
-        return PRIOR[status]
-    return Kind.CALLER_ERROR if 400 <= status < 500 else Kind.UNAVAILABLE
+def deciding(case: Case) -> Decided | None:
+    """What a status says whatever the words."""
+    kind = DECIDING.get(case.status)
+    return Decided(kind, f"status_{case.status}", case.stated_in) if kind else None
+
+
+def prior(case: Case, http_status: int) -> Decided:
+    """What the status says where nothing else does.
+
+    Args:
+        case: the reply.
+        http_status: the status that it came with.
+    """
+    status, place = (case.status, case.stated_in) if case.status else _named(case)
+    if status == 404 and (rule := _not_found(case)):
+        return Decided(Kind.MODEL_NOT_FOUND, rule, place)
+    status = status or http_status
+    kind = PRIOR.get(status) or (Kind.CALLER_ERROR if 400 <= status < 500 else Kind.UNAVAILABLE)
+    return Decided(kind, UNRECOGNISED if kind is Kind.CALLER_ERROR else f"status_{status}", place)
+
+
+def _named(case: Case) -> tuple[int, str]:
+    """The status that a name says no more than, and where it stands."""
+    for finding in case.findings:
+        for field, name in finding.codes:
+            if status := NAMED.get(normal(name)):
+                return status, finding.at(field)
+    return 0, "status"
+
+
+def _not_found(case: Case) -> str:
+    """What makes a 404 one of the model: its name, or that it names nothing at all."""
+    said = [said for finding in case.findings for said in finding.sentences]
+    spoken = [frozenset(_WORD.findall(sentence.lower())) for sentence in said]
+    if any(words & {"model", "models"} for words in spoken):
+        return "model_404"
+    bare = [words for words in spoken if words <= BARE_404]
+    named_so = any({"not", "found"} <= words for words in bare)
+    return "bare_404" if named_so or len(bare) == len(spoken) else ""

@@ -23,7 +23,7 @@ PATH: Final = "~"
 _URL: Final = re.compile(r"(?:https?|wss?)://\S+", re.IGNORECASE)
 _ECHO: Final = re.compile(
     r"""\b(?:messages|prompt|contents)['"]?\s?[=:]\s?[\[{'"]   # messages = [ ...
-      | ['"]input['"]\s?:\s?[\[{'"] | \binput_value\s?=                   # a validator's copy of what it refused
+      | ['"]input['"]\s?:\s?[\[{'"] | \binput_value\s?=   # a validator's copy of what it refused
       | \bfailed_generation['"]?\s?: | \breceived:\s?['"{\[]""",
     re.VERBOSE | re.IGNORECASE,
 )

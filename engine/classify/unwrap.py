@@ -1,21 +1,21 @@
 """Finding the diagnostic fields of a body, as deep as proxies wrap them.
 
-Only the fields that are named here are ever read, so what a server quotes of the request
+Only the fields that `objects` names are ever read, so what a server quotes of the request
 (`input`, `ctx`, `failed_generation`, a prompt) cannot decide anything.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from functools import lru_cache
+from collections.abc import Iterator
 from itertools import islice
 from typing import Any, Final
 
 from msgspec import Struct
 
-from turnout.engine.classify.codes import POLICY, normal
+from turnout.engine.classify import objects
 from turnout.engine.classify.decoding import MAX_BODY, TAG, decoded, embedded, text_of
+from turnout.engine.classify.objects import Fields
 from turnout.engine.classify.reply import Reply
 from turnout.engine.classify.text import CLASS, sentences
 
@@ -24,38 +24,12 @@ MAX_STEPS: Final = 8
 MAX_FINDINGS: Final = 16
 MAX_CLASSES: Final = 4
 
-# fields are known by their names in lower case, without underscores
-_MESSAGES: Final = (
-    *("message", "msg", "errormessage", "errormsg", "errmsg", "statusmsg", "description", "errordescription"),
-    *("detail", "title"),
-)
-_CODES: Final = ("code", "errorcode", "statuscode", "httpstatuscode", "errcode", "internalcode")
-_NAMES: Final = ("type", "errortype", "status", "reason", "exception", "blockreason", "action")
-_PARAMS: Final = ("param", "loc", "field", "parameter")
-_WRAPPERS: Final = (
-    *("error", "errors", "detail", "details", "innererror", "metadata", "raw", "cause", "baseresp", "header"),
-    *("fieldviolations", "originalerror", "upstreamerror", "providererror", "exception", "promptfeedback"),
-    *_MESSAGES,
-)
-"""Fields that may hold a further diagnosis: an object, a list, a string, or JSON within a string."""
-_BODIES: Final = ("body", "provider", "responsebody", "upstream")
-"""Fields that may hold what an upstream answered; prose in them may as well be the request."""
-_ANSWERS: Final = ("choices", "response", "candidates", "data")
-"""Parts of an answer: of these the `error` is read, and why it ended, and nothing else."""
-_ENDS: Final = ("finishreason", "stopreason", "incompletedetails")
-"""Why an answer ended, beside the answer."""
-_GOOD_ENDS: Final = frozenset(
-    {"stop", "length", "end_turn", "tool_calls", "tool_use", "max_tokens", "completed"}
-)
-
 _AMAZON: Final = "x-amzn-errortype"
 """Where Amazon's services name the error when the body holds but its message."""
 _STATED: Final = re.compile(
     r"(?:\b(?:error code|status(?: ?code)?|http(?: ?error| status)?)[ :=(]{1,3}|^[<\[])([45]\d\d)\b",
     re.IGNORECASE,
 )
-
-
 _LISTED: Final = re.compile(r"parameters?: ?[\[{]['\"](\w{1,64})['\"]")
 """Where a proxy lists the fields that its upstream does not take: the first."""
 
@@ -113,114 +87,7 @@ def findings(reply: Reply) -> tuple[Finding, ...]:
     return tuple(found)
 
 
-def carries_error(body: bytes) -> bool:
-    """Whether a 200's body carries an error: beside an answer, in a part of it, or in its place."""
-    if not any(marker in body for marker in _MARKERS):  # most answers: they need not be decoded for this
-        return False
-    value = decoded(body.decode("utf-8", "replace").strip())
-    if isinstance(value, list) and len(value) == 1:
-        value = value[0]
-    if not isinstance(value, dict):
-        return False
-    fields = _fields(value)
-    parts = [_fields(part) for name in _ANSWERS for part in _parts(_value(fields, name))]
-    if any(_is_error(_value(holder, "error")) for holder in (fields, *parts)):
-        return True
-    base = _value(fields, "baseresp")
-    if isinstance(base, dict) and base.get("status_code"):
-        return True
-    if any(_says_something(holder) for holder in (fields, *parts)):
-        return False
-    return any(_blocked(holder) for holder in (fields, *parts)) or _instead(fields)
-
-
-_MARKERS: Final = (
-    *(b'"error', b'"Error', b'"base_resp"', b'lockReason"', b'"code"', b'"Code"', b'"detail"'),
-    *(b"_filter", b'"finishReason"', b'"refusal"', b"guardrail", b'"sensitive"', b'"header"'),
-)
-
-
-def _parts(value: object) -> list[dict[str, Any]]:
-    holders = value if isinstance(value, list) else [value]
-    return [holder for holder in holders if isinstance(holder, dict)]
-
-
-def _says_something(fields: _Fields) -> bool:
-    """Whether a part of an answer holds any answer."""
-    message = _value(fields, "message")
-    if isinstance(message, dict):
-        return bool(message.get("content") or message.get("tool_calls"))
-    return any(
-        _value(fields, name) for name in ("content", "output", "text", "result", "completion", "generation")
-    )
-
-
-def _blocked(fields: _Fields) -> bool:
-    """Whether it says that what was to be said was withheld."""
-    ended = _ended(fields)
-    return ended is not None and normal(ended[1]) in POLICY
-
-
-def _instead(fields: _Fields) -> bool:
-    """Whether an object that holds no answer holds a diagnosis."""
-    if any(
-        isinstance(within, dict) and within.get(key)
-        for within, key in (
-            (_value(fields, "promptfeedback"), "blockReason"),
-            (_value(fields, "header"), "code"),
-        )
-    ):
-        return True
-    spoken = any(isinstance(_value(fields, key), str) for key in _MESSAGES)
-    return bool(_value(fields, "errors")) or (
-        spoken and any(_value(fields, key) not in (None, 0, "", "0", 200, "200") for key in _CODES)
-    )
-
-
-def _is_error(value: object) -> bool:
-    return bool(value) and isinstance(value, dict | str)
-
-
 # -- reading
-
-_Fields = Mapping[str, tuple[str, Any]]
-"""The fields of an object by their normal names, each with the name that it has."""
-
-
-def _fields(value: Mapping[Any, Any]) -> _Fields:
-    return {
-        known: (key, inner) for key, inner in value.items() if isinstance(key, str) and (known := _known(key))
-    }
-
-
-@lru_cache(maxsize=1024)
-def _known(key: str) -> str:
-    """The normal name of a field that is read, an empty string for any other."""
-    name = key[:_LONGEST].lower().replace("_", "")
-    return name if name in _READ else ""
-
-
-_LONGEST: Final = 32
-_READ: Final = frozenset(
-    {
-        *_MESSAGES,
-        *_CODES,
-        *_NAMES,
-        *_PARAMS,
-        *_WRAPPERS,
-        *_ANSWERS,
-        *_BODIES,
-        *_ENDS,
-        "retrydelay",
-        "message",
-        "content",
-    }
-    | {"toolcalls", "output", "text", "result", "completion", "generation"}
-)
-
-
-def _value(fields: _Fields, name: str) -> Any:
-    return fields[name][1] if name in fields else None
 
 
 def _read(reply: Reply) -> Iterator[Finding]:
@@ -230,10 +97,8 @@ def _read(reply: Reply) -> Iterator[Finding]:
     value = decoded(text)
     if value is not None:
         return _walk(value, "", 0)
-    if text.startswith(("{", "[")) and not TAG.match(
-        text
-    ):  # broken JSON: what is prose in it cannot be told from an echo
-        return iter(())
+    if text.startswith(("{", "[")) and not TAG.match(text):
+        return iter(())  # broken JSON: what is prose in it cannot be told from an echo
     return _walk(text, "body", 0)
 
 
@@ -270,81 +135,64 @@ def _walk(value: Any, path: str, depth: int) -> Iterator[Finding]:
         yield from _walk_object(value, path, depth)
 
 
-def _walk_object(value: Mapping[str, Any], path: str, depth: int) -> Iterator[Finding]:
-    fields = _fields(value)
-    spoken = next((key for key in _MESSAGES if isinstance(_value(fields, key), str)), "")
-    message, inner = embedded(_value(fields, spoken)[:MAX_BODY]) if spoken else ("", None)
-    code = next((code for key in _CODES if (code := _code(_value(fields, key)))), "")
-    numbers = (code, *(_code(_value(fields, key)) for key in ("httpstatuscode", "statuscode", "status")))
-    param = next((param for key in _PARAMS if (param := _param(_value(fields, key)))), "")
-    said_of_it = " " in param  # some servers put the whole diagnosis there
-    if spoken and not param and "parameter" in _value(fields, spoken):
-        listed = _LISTED.search(_value(fields, spoken)[:MAX_BODY])
-        param = listed[1] if listed else ""
-    own = Finding(
-        path,
-        depth,
-        _clean(message),
-        code,
-        _names(fields, message),
-        "" if said_of_it else param,
-        next((status for number in numbers if (status := _status(number))), None),
-        fields[spoken][0] if spoken else "",
-        _name(_value(fields, "retrydelay")),
-    )
+def _walk_object(value: dict[Any, Any], path: str, depth: int) -> Iterator[Finding]:
+    fields = Fields(value)
+    own, inner = _own(fields, path, depth)
     yield own
-    if said_of_it:
+    if inner is not None:
+        yield from _walk(inner, own.at(own.spoken), depth + 1)
+    param = _param(fields)
+    if " " in param:  # some servers put the whole diagnosis there
         yield Finding(own.at("param"), depth, param)
-    if spoken:
-        yield from _walk(inner, own.at(fields[spoken][0]), depth + 1)
-    for key in dict.fromkeys(_WRAPPERS):
-        if key in fields and key != spoken:
-            name, within = fields[key]
+    for name, within in fields.among(objects.WRAPPERS):
+        if name != own.spoken:
             yield from _walk(within, own.at(name), depth + 1)
-    for key in _BODIES:
-        if key in fields:
-            name, within = fields[key]
-            value_of = decoded(within[:MAX_BODY].strip()) if isinstance(within, str) else within
-            if isinstance(value_of, dict):
-                yield from _walk(value_of.get("error"), own.at(f"{name}.error"), depth + 1)
-    for key in _ANSWERS:
-        if key in fields:
-            yield from _walk_answer(*fields[key], own, depth)
-    if ended := _ended(fields):
-        yield Finding(own.at(ended[0]), depth + 1, names=(ended[1],))
+    for name, within in fields.among(objects.BODIES):
+        answered = decoded(within[:MAX_BODY].strip()) if isinstance(within, str) else within
+        if isinstance(answered, dict):
+            yield from _walk(answered.get("error"), own.at(f"{name}.error"), depth + 1)
+    for name, part in fields.objects(objects.ANSWERS, MAX_FINDINGS):
+        for spelt, error in part.among(("error",)):
+            yield from _walk(error, own.at(f"{name}.{spelt}"), depth + 1)
+        yield from _ended(part, own.at(name), depth)
+    yield from _ended(fields, path, depth)
 
 
-def _names(fields: _Fields, message: str) -> tuple[str, ...]:
-    return (*(name for key in _NAMES if (name := _name(_value(fields, key)))), *_classes(message))
+def _own(fields: Fields, path: str, depth: int) -> tuple[Finding, Any]:
+    """What an object itself says, and the value within its message."""
+    spoken = next((name for name in objects.MESSAGES if isinstance(fields.get(name), str)), "")
+    said = fields.get(spoken)[:MAX_BODY] if spoken else ""
+    message, inner = embedded(said)
+    code = next((code for name in objects.CODES if (code := _code(fields.get(name)))), "")
+    numbers = (code, *(_code(fields.get(name)) for name in objects.NUMBERS))
+    named = (name for key in objects.NAMES if (name := _name(fields.get(key))))
+    param = _param(fields)
+    if not param and "parameter" in said and (listed := _LISTED.search(said)):
+        param = listed[1]
+    return Finding(
+        path=path,
+        depth=depth,
+        message=_clean(message),
+        code=code,
+        names=(*named, *_classes(message)),
+        param="" if " " in param else param,
+        status=next((status for number in numbers if (status := _status(number))), None),
+        spoken=fields.spelt(spoken) if spoken else "",
+        delay=_name(fields.get(objects.DELAY)),
+    ), inner
+
+
+def _ended(fields: Fields, path: str, depth: int) -> Iterator[Finding]:
+    if ended := fields.ended():
+        name, why = ended
+        yield Finding(f"{path}.{name}" if path else name, depth + 1, names=(_clean(why),))
 
 
 def _classes(message: str) -> Iterator[str]:
-    """The classes of exceptions that a message names: what a proxy made of the error, as a code would say it."""
+    """The classes of exceptions that a message names: what a proxy made of the error, as a code would."""
     if "Error" not in message and "Exception" not in message:
         return iter(())
-    return (found[1] for found in islice(CLASS.finditer(message[:MAX_BODY]), MAX_CLASSES))
-
-
-def _walk_answer(name: str, part: Any, own: Finding, depth: int) -> Iterator[Finding]:
-    for holder in part[:MAX_FINDINGS] if isinstance(part, list) else [part]:
-        if isinstance(holder, dict):
-            fields = _fields(holder)
-            if "error" in fields:
-                named, error = fields["error"]
-                yield from _walk(error, own.at(f"{name}.{named}"), depth + 1)
-            if ended := _ended(fields):
-                yield Finding(own.at(f"{name}.{ended[0]}"), depth + 1, names=(ended[1],))
-
-
-def _ended(fields: _Fields) -> tuple[str, str] | None:
-    """The field that says why an answer ended badly, and what it says."""
-    for key in _ENDS:
-        if key in fields:
-            name, why = fields[key]
-            said = _name(why.get("reason") if isinstance(why, dict) else why)
-            if said and said.lower() not in _GOOD_ENDS:
-                return name, said
-    return None
+    return (found[1] for found in islice(CLASS.finditer(message), MAX_CLASSES))
 
 
 def _clean(text: str) -> str:
@@ -364,7 +212,11 @@ def _code(value: object) -> str:
     return str(value) if type(value) in (int, float) else _name(value)
 
 
-def _param(value: object) -> str:
+def _param(fields: Fields) -> str:
+    return next((param for _, value in fields.among(objects.PARAMS) if (param := _of_param(value))), "")
+
+
+def _of_param(value: object) -> str:
     if isinstance(value, list | tuple):  # a validator's `loc`: ["body", "messages", 0, "name"]
         return _name(
             ".".join(str(part) for part in value[:16] if isinstance(part, str | int)).removeprefix("body.")

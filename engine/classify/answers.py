@@ -1,0 +1,67 @@
+"""Whether a 200 is an answer, or an error in the place of one."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from turnout.engine.classify.codes import POLICY, normal
+from turnout.engine.classify.decoding import decoded
+from turnout.engine.classify.objects import ANSWERED, ANSWERS, CODES, MESSAGES, Fields
+
+_MARKERS: Final = (
+    *(b'"error', b'"Error', b'"base_resp"', b'lockReason"', b'"code"', b'"Code"', b'"detail"'),
+    *(b"_filter", b'"finishReason"', b'"refusal"', b"guardrail", b'"sensitive"', b'"header"'),
+)
+"""What a body that carries an error has in it."""
+_MOST: Final = 16
+"""Parts of an answer that are looked at."""
+_FINE: Final = (None, 0, "", "0", 200, "200")
+
+
+def carries_error(body: bytes) -> bool:
+    """Whether a 200's body carries an error: beside an answer, in a part of it, or in its place."""
+    if not any(marker in body for marker in _MARKERS):  # most answers: they need not be decoded for this
+        return False
+    value = decoded(body.decode("utf-8", "replace").strip())
+    if isinstance(value, list) and len(value) == 1:
+        value = value[0]
+    if not isinstance(value, dict):
+        return False
+    fields = Fields(value)
+    holders = (fields, *(part for _, part in fields.objects(ANSWERS, _MOST)))
+    if any(_is_error(holder.get("error")) for holder in holders) or _within(fields, "baseresp", "statuscode"):
+        return True
+    if any(_says_something(holder) for holder in holders):
+        return False
+    return any(_withheld(holder) for holder in holders) or _diagnoses(fields)
+
+
+def _is_error(value: object) -> bool:
+    return bool(value) and isinstance(value, dict | str)
+
+
+def _within(fields: Fields, name: str, inner: str) -> object:
+    holder = fields.get(name)
+    return Fields(holder).get(inner) if isinstance(holder, dict) else None
+
+
+def _says_something(fields: Fields) -> bool:
+    """Whether a part of an answer holds any of it."""
+    message = fields.get("message")
+    if isinstance(message, dict):
+        return bool(message.get("content") or message.get("tool_calls"))
+    return any(fields.get(name) for name in ANSWERED)
+
+
+def _withheld(fields: Fields) -> bool:
+    """Whether it says that what was to be said was withheld."""
+    ended = fields.ended()
+    return ended is not None and normal(ended[1]) in POLICY
+
+
+def _diagnoses(fields: Fields) -> bool:
+    """Whether an object that holds no answer holds a diagnosis."""
+    if _within(fields, "promptfeedback", "blockreason") or _within(fields, "header", "code"):
+        return True
+    spoken = any(isinstance(fields.get(name), str) for name in MESSAGES)
+    return bool(fields.get("errors")) or (spoken and any(fields.get(name) not in _FINE for name in CODES))
