@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from turnout.engine.capture import Capture
-from turnout.engine.classify import carries_error, classify, too_slow, transport_failure, unreadable
+from turnout.engine.classify import classify, too_slow, transport_failure
 from turnout.engine.classify.reply import Reply
 from turnout.engine.classify.verdict import UNRECOGNISED, Evidence, Feature, Verdict
 from turnout.engine.clock import Clock
@@ -93,7 +93,12 @@ class CallUpstream:
         body = error.body or {"error": {"message": str(error.message or "")}}
         # an error without a status is the caller's, unless it says something else
         status = _status(error.status)
-        reply = Reply(status=status or UNKNOWN_STATUS, body=_encoded(body), format=target.format)
+        reply = Reply(
+            status=status or UNKNOWN_STATUS,
+            body=_encoded(body),
+            format=target.format,
+            provider=target.provider,
+        )
         verdict = self._classified(target, reply, redactor)
         return msgspec.structs.replace(
             verdict,
@@ -107,8 +112,8 @@ class CallUpstream:
             self._capture.keep(target, reply, verdict, redactor)
         return verdict
 
-    def _refusal(self, target: Target, answer: object) -> Reply | Verdict | None:
-        """What a body is that is no complete answer, as over HTTP: a reply to read, or unreadable.
+    def _refusal(self, target: Target, answer: object) -> Reply | None:
+        """What a body is that is no complete answer: a reply to read, as over HTTP.
 
         Raises:
             TurnBroken: it is no body at all.
@@ -117,9 +122,9 @@ class CallUpstream:
             raise TurnBroken(f"call= returned {type(answer).__name__} for target {target.name!r}, not a body")
         body = dict(answer)
         encoded = _encoded(body) if body.get("error") or not openai_chat.is_answer(body) else b""
-        if carries_error(encoded):
-            return Reply(status=200, body=encoded, format=target.format)
-        return unreadable(200, "this is no complete answer") if encoded else None
+        if not encoded:
+            return None
+        return Reply(status=200, body=encoded, format=target.format, provider=target.provider)
 
 
 def _encoded(body: object) -> bytes:

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from turnout.engine.classify import (
     UNRECOGNISED,
-    Reply,
     Verdict,
-    carries_error,
-    classify,
     codes,
-    unreadable,
 )
-from turnout.engine.classify.operator import ErrorRule
 from turnout.engine.classify.text import folded, unquoted
 from turnout.engine.classify.verdict import Feature
 from turnout.engine.policy import FORBIDDEN, Action, Policy, case_of
@@ -46,19 +41,6 @@ _EXAMPLE: Final = 60
 
 _REDACTOR: Final = Redactor((), Quotations({}))
 """Whoever explains a reply has neither the request nor the credential: what looks like a key is cut out."""
-
-
-def reading(reply: Reply, *, now: float, rules: Sequence[ErrorRule] = ()) -> Verdict:
-    """How an upstream's reply is read, as a router would.
-
-    Args:
-        reply: what came back.
-        now: seconds since 1970, against which a `retry-after` date is read.
-        rules: the operator's own.
-    """
-    if 200 <= reply.status < 300 and reply.event is None and not carries_error(reply.body):
-        return unreadable(reply.status, "this is no complete answer")
-    return classify(reply, now=now, rules=rules)
 
 
 def told(verdict: Verdict, policy: Policy) -> dict[str, object]:

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from turnout.engine.audit import Rung
 from turnout.engine.classify.operator import ErrorRule
+from turnout.engine.classify.providers import provider_of
 from turnout.engine.credentials import SHORTEST_SECRET, named_like_a_credential
 from turnout.engine.errors import ConfigurationError
 
@@ -133,6 +134,11 @@ class Target(Client):
     def model_id(self) -> str:
         """The model id sent upstream."""
         return self.model or self.name
+
+    @cached_property
+    def provider(self) -> str:
+        """Whose address it is, where the host tells; an empty string where it does not."""
+        return provider_of(urlsplit(self.base_url).hostname or "")
 
     @cached_property
     def fingerprint(self) -> str:

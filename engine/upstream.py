@@ -170,10 +170,16 @@ class HttpUpstream:
         status, headers = response.status_code, response.headers
         if success and whole and (answer := _answer(body)) is not None:
             return Answer(answer, status, openai_chat.usage(answer), _request_id(headers))
-        if not success or (whole and carries_error(body)):
-            return Reply(status=status, body=body[:ERROR_BODY], headers=dict(headers), format=target.format)
-        why = "this is no complete answer" if whole else f"the answer is longer than {most} bytes"
-        return msgspec.structs.replace(unreadable(status, why), request_id=_request_id(headers))
+        if success and not whole:
+            too_long = unreadable(status, f"the answer is longer than {most} bytes")
+            return msgspec.structs.replace(too_long, request_id=_request_id(headers))
+        return Reply(
+            status=status,
+            body=body[:ERROR_BODY],
+            headers=dict(headers),
+            format=target.format,
+            provider=target.provider,
+        )
 
     def _classified(self, target: Target, reply: Reply, redactor: Redactor) -> Verdict:
         verdict = classify(reply, now=self._clock.now(), rules=target.rules)

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+import textwrap
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import msgspec
 from corpus import NOON, REPORTS, SAMPLE, Line, decision
 
 from turnout.engine.classify import Reply, classify
+from turnout.machines.vocabulary import ErrorKind as Kind
 
 Change = Callable[[Any], Reply | None]
 """From a labelled reply to the changed one, or None where it takes no part."""
@@ -117,7 +119,8 @@ def litellm(said: str, status: int) -> Any:
 
 
 def sdk(body: Any, line: Line) -> Any:
-    return {"error": {"message": f"Error code: {line.status} - {body!r}"}}
+    shown = body if isinstance(body, str) else f"Error code: {line.status} - {body!r}"  # prose is shown bare
+    return {"error": {"message": shown}}
 
 
 def one_api(words: str, kept: Any, line: Line) -> Any:
@@ -146,18 +149,17 @@ PROXIES: Final[dict[str, Change]] = {
 
 
 def under_200(event: str | None) -> Change:
-    """The error comes after a 200 was sent. Left out: what the status told, and bodies that name no error."""
+    """The error comes after a 200 was sent. Left out: what the status told, an `auth`, whose reason is the
+    status's, and bodies that name no error."""
 
     def change(line: Line) -> Reply | None:
         value = value_of(line)
         if line.status < 400 or not isinstance(value, dict) or "error" not in value:
             return None
         decided = classify(line.reply, now=NOON)
-        if decided.evidence.field == "status":
+        if decided.evidence.field == "status" or decided.kind is Kind.AUTH:
             return None
-        return Reply(
-            status=200, body=line.body.encode(), format=line.format, event=event, provider=line.provider
-        )
+        return msgspec.structs.replace(line.reply, status=200, headers={}, event=event)
 
     return change
 
@@ -204,11 +206,14 @@ def in_the_words(change: Callable[[str], str]) -> Change:
     return changed
 
 
-_WORD: Final = re.compile(r"[A-Za-z]+('[A-Za-z]+)?")
+_WORD: Final = re.compile(
+    r"(?<![\w./#$'\"`\[-])(?:[A-Z]?[a-z]+|[A-Z]+)(?:['\u2019][a-z]+)?(?![\w/(\[]|['\u2019.:-]\w)"
+)
+"""A plain word: names such as `max_tokens` and `toolChoice` are spelt in one way by everybody."""
 
 
-def in_title(text: str) -> str:
-    return _WORD.sub(lambda word: word[0].capitalize(), text)
+def of_plain_words(change: Callable[[str], str]) -> Change:
+    return in_the_words(lambda text: _WORD.sub(lambda word: change(word[0]), text))
 
 
 _MODEL: Final = re.compile(
@@ -219,12 +224,14 @@ _MODEL: Final = re.compile(
 _QUANTITY: Final = re.compile(r"(?<![\w.,/:-])\d{4,}(?![\w.,:/-]\w)(?! ?(?:s|ms|sec|min)\b)")
 
 WORDS: Final[dict[str, Change]] = {
-    "upper-case": in_the_words(str.upper),
-    "lower-case": in_the_words(str.lower),
-    "title-case": in_the_words(in_title),
+    "upper-case": of_plain_words(str.upper),
+    "lower-case": of_plain_words(str.lower),
+    "title-case": of_plain_words(str.capitalize),
     "double-spaces": in_the_words(lambda text: text.replace(" ", "  ")),
     "tabs": in_the_words(lambda text: text.replace(" ", "\t")),
-    "lines": in_the_words(lambda text: text.replace(" ", "\n")),
+    "hard-wrapped": in_the_words(
+        lambda text: textwrap.fill(text, 80, break_on_hyphens=False, break_long_words=False)
+    ),
     "another-model": in_the_words(lambda text: _MODEL.sub("vision-tools-32k", text)),
     "an-audio-model": in_the_words(lambda text: _MODEL.sub("llama-3.2-audio", text)),
     "other-quantities": in_the_words(lambda text: _QUANTITY.sub(lambda n: str(3 * int(n[0])), text)),
@@ -260,29 +267,80 @@ ECHOES: Final[dict[str, Change]] = {
 }
 
 
-def changes() -> Iterator[tuple[str, Change]]:
-    for group in (PROXIES, LATE, WORDS, ECHOES):
-        yield from group.items()
+# -- what must hold
 
 
-if __name__ == "__main__":
-    for name, change in changes():
-        for lines, which in ((SAMPLE, "S"), (REPORTS, "R")):
-            part = [(l, r) for l in lines if (r := change(l)) is not None]
-            bad = [
-                (l, r, decision(l.reply), decision(r)) for l, r in part if decision(l.reply) != decision(r)
-            ]
-            print(f"{name:30} {which} {len(part)}/{len(lines)} bad {len(bad)}")
-            import os
+CHANGES: Final = PROXIES | LATE | WORDS | ECHOES
 
-            if os.environ.get("V") == name or (which == "S" and os.environ.get("V") == "S"):
-                for l, r, b, a in bad:
-                    print(
-                        "    ",
-                        l.id,
-                        b,
-                        "->",
-                        a,
-                        classify(r, now=NOON).evidence,
-                        r.body[: int(os.environ.get("N", "500"))],
-                    )
+TAKE_PART: Final = {
+    **dict.fromkeys(PROXIES, 0.85),
+    **dict.fromkeys(LATE, 0.65),
+    **dict.fromkeys(WORDS, 0.85),
+    **{name: 0.85 if name.endswith("at-the-top") else 0.65 for name in ECHOES},
+    "lower-case": 0.75,
+    "hard-wrapped": 0.45,
+    "another-model": 0.1,
+    "an-audio-model": 0.1,
+    "other-quantities": 0.15,
+}
+"""The share of the sample that a change is made to, at least: what is left out is counted too."""
+
+STILL_CHANGED: Final = {
+    (
+        "litellm-message",
+        "prm-017",
+    ): "a path is found at the start of a sentence only, and here is `- ` before it",
+    ("one-api", "ctx-036"): "the appended `(request id: ..)` is taken for an id that is too long",
+    (
+        "litellm-over-openrouter",
+        "prm-019",
+    ): "two proxies around a list of details are deeper than is followed",
+    ("upper-case", "prm-014"): "CANNOT is not taken apart as cannot is",
+    ("tabs", "prm-017"): "what follows a path has to be a space",
+    ("hard-wrapped", "cap-034"): "a line's end ends a sentence",
+    ("hard-wrapped", "mnf-008"): "a line's end ends a sentence",
+}
+"""Faults of the reading that are known. Whoever mends one takes its line out."""
+
+REPORTS_FLOOR: Final = 0.97
+REPORTS_FLOORS: Final = {"litellm-over-openrouter": 0.94, "hard-wrapped": 0.88}
+"""Of the reports that a change is made to, how many are read as before, at least."""
+
+
+BEFORE: Final = {line.id: decision(line.reply) for line in (*SAMPLE, *REPORTS)}
+
+
+def differences(change: Change, lines: Sequence[Any]) -> tuple[int, dict[str, str]]:
+    """How many lines took part, and of those that are read differently now: how."""
+    took_part, different = 0, {}
+    for line in lines:
+        if (changed := change(line)) is None:
+            continue
+        took_part += 1
+        before, after = BEFORE[line.id], decision(changed)
+        if before != after:
+            different[line.id] = f"{before} became {after}"
+    return took_part, different
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_reply_is_read_as_before(name: str) -> None:
+    took_part, different = differences(CHANGES[name], SAMPLE)
+    assert different.keys() == {line for change, line in STILL_CHANGED if change == name}, different
+    assert took_part >= TAKE_PART[name] * len(SAMPLE)
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_nearly_every_report_is_read_as_before(name: str) -> None:
+    took_part, different = differences(CHANGES[name], REPORTS)
+    floor = REPORTS_FLOORS.get(name, REPORTS_FLOOR)
+    assert len(different) <= (1 - floor) * took_part, different
+
+
+@given(st.sampled_from(SAMPLE), st.sampled_from(sorted(ECHOES)), st.sampled_from(sorted(ECHOES)))
+def test_several_echoes_of_one_request_say_no_more_than_one(line: Any, one: str, other: str) -> None:
+    once = ECHOES[one](line)
+    assume(once is not None)
+    again = ECHOES[other](msgspec.structs.replace(line, body=once.body.decode()))
+    assume(again is not None)
+    assert decision(again) == BEFORE[line.id]

@@ -279,9 +279,15 @@ def test_whoever_reads_of_failed_replies_is_led_here(page: str) -> None:
     assert HOUSE / "docs" / "errors.md" in [(path.parent / link).resolve() for link in links]
 
 
-LINES = [
-    json.loads(line) for path in sorted(CORPUS.glob("*.jsonl")) for line in path.read_bytes().splitlines()
-]
+LINES = [json.loads(line) for file in CORPUS.glob("*.jsonl") for line in file.read_bytes().splitlines()]
+
+
+def test_the_tree_of_the_house_names_every_module_that_reads() -> None:
+    tree = (HOUSE / "docs" / "architecture.md").read_text(encoding="utf-8")
+    (of_classify,) = re.findall(r"^  classify/ .*\n((?:    .*\n)+)", tree, re.MULTILINE)
+    told = re.findall(r"\b\w+\.py\b", of_classify)
+    there = {path.name for path in (HOUSE / "engine" / "classify").glob("*.py")}
+    assert sorted(told) == sorted(there - {"__init__.py"})
 
 
 class TestThePageOfTheCorpus:

@@ -13,10 +13,10 @@ import click
 import msgspec
 from click.core import ParameterSource
 
-from turnout.engine.classify import UNRECOGNISED, Reply, Verdict, carries_error
+from turnout.engine.classify import UNRECOGNISED, Reply, Verdict, carries_error, classify
 from turnout.engine.deployment import examine
 from turnout.engine.errors import ReplyError
-from turnout.engine.explaining import action, example, explain, reading, told, told_in_full
+from turnout.engine.explaining import action, example, explain, told, told_in_full
 from turnout.engine.policy import DEFAULT_POLICY, Action, Policy
 from turnout.engine.printable import printable_json
 from turnout.engine.replies import MAX_LINE, read
@@ -107,9 +107,9 @@ def command(
         headers=dict(map(_header, headers)),
         format=format or asked.target.format,
         event=event,
-        provider=provider,
+        provider=provider or asked.target.provider,
     )
-    verdict = None if _is_answer(reply) else reading(reply, now=time.time(), rules=asked.target.rules)
+    verdict = None if _is_answer(reply) else classify(reply, now=time.time(), rules=asked.target.rules)
     if as_json:
         _print({"answer": verdict is None} | ({} if verdict is None else told_in_full(verdict, asked.policy)))
     elif verdict is None:
@@ -180,7 +180,7 @@ def _many(file: BinaryIO, asked: _Asked) -> None:
     done = 0
     try:
         for done, kept in enumerate(read(file), 1):
-            verdict = reading(kept.reply, now=time.time(), rules=asked.target.rules)
+            verdict = classify(kept.reply, now=time.time(), rules=asked.target.rules)
             _print({"id": kept.id, **told(verdict, asked.policy)})
             if told_progress and not done % PROGRESS:
                 click.echo(f"\r{done} replies", err=True, nl=False)
