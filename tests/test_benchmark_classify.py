@@ -215,23 +215,37 @@ def test_a_decision_of_the_peer_is_whether_it_asks_the_next_target(benchmark: Mo
 
 def test_perfect_reading_is_below_no_floor(benchmark: ModuleType, read: Make) -> None:
     reads = [read(kind, kind) for kind in Kind]
-    assert benchmark.below_floors(reads, reads) == []
+    assert benchmark.below_floors(reads, reads, frozenset(one.line.id for one in reads)) == []
 
 
 def test_a_figure_below_its_floor_is_named(benchmark: ModuleType, read: Make) -> None:
     good = [read(Kind.AUTH, Kind.AUTH)] * 30
     reads = [*good, read(Kind.CONTENT_POLICY, Kind.CAPABILITY), *[read(Kind.UNAVAILABLE, Kind.AUTH)] * 4]
-    assert [below.partition(":")[0] for below in benchmark.below_floors(reads, good)] == [
+    assert figures(benchmark.below_floors(reads, good, frozenset())) == [
         "kinds right",
-        "unavailable",
-        "F1 of auth",
+        "decisions right",
         "false evictions",
     ]
     lost = [*good, *[read(Kind.UNAVAILABLE, Kind.CALLER_ERROR)] * 8]
-    assert [below.partition(":")[0] for below in benchmark.below_floors(good, lost)] == [
+    assert figures(benchmark.below_floors(good, lost, frozenset())) == [
         "kinds right, leave-provider-out",
         "decisions right, leave-provider-out",
     ]
+
+
+def test_the_sample_has_floors_of_its_own(benchmark: ModuleType, read: Make) -> None:
+    good = [read(Kind.AUTH, Kind.AUTH)] * 300
+    reads = [*good, read(Kind.CONTENT_POLICY, Kind.CAPABILITY), *[read(Kind.UNAVAILABLE, Kind.AUTH)] * 4]
+    assert benchmark.below_floors([*reads, *good], good, frozenset()) == []
+    sample = frozenset(one.line.id for one in reads)
+    assert figures(benchmark.below_floors(reads, good, sample)) == [
+        "sample.jsonl: unavailable",
+        "sample.jsonl: false evictions",
+    ]
+
+
+def figures(below: list[str]) -> list[str]:
+    return [told.rpartition(": ")[0] for told in below]
 
 
 def test_a_line_that_is_no_labelled_reply_is_named(benchmark: ModuleType, tmp_path: Path) -> None:

@@ -14,7 +14,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import msgspec
+import pytest
 from corpus import NOON, REPORTS, SAMPLE, Line, decision
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from turnout.engine.classify import Reply, classify
 from turnout.machines.vocabulary import ErrorKind as Kind
@@ -289,16 +292,17 @@ STILL_CHANGED: Final = {
     (
         "litellm-message",
         "prm-017",
-    ): "a path is found at the start of a sentence only, and here is `- ` before it",
+    ): "a path is found in front of a sentence only, and a dash and blanks are before it",
     ("one-api", "ctx-036"): "the appended `(request id: ..)` is taken for an id that is too long",
     (
         "litellm-over-openrouter",
         "prm-019",
-    ): "two proxies around a list of details are deeper than is followed",
+    ): "two proxies around a list of details: deeper than is followed",
     ("upper-case", "prm-014"): "CANNOT is not taken apart as cannot is",
     ("tabs", "prm-017"): "what follows a path has to be a space",
     ("hard-wrapped", "cap-034"): "a line's end ends a sentence",
     ("hard-wrapped", "mnf-008"): "a line's end ends a sentence",
+    ("hard-wrapped", "mnf-012"): "a line's end ends a sentence",
 }
 """Faults of the reading that are known. Whoever mends one takes its line out."""
 

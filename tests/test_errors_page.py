@@ -174,12 +174,15 @@ class TestTheOrder:
                 decided = read(status, f"{behind} {sentence}").evidence.rule
                 assert decided == words(first["rule"])[0], (first["asked"], later["asked"])
 
+    def test_spares_a_target_whose_rate_limit_sounds_like_an_overflow(self) -> None:
+        (limited,) = re.findall(r"\"(.+ per minute)\"", PROSE)
+        assert read(413, limited).kind is Kind.UNAVAILABLE
+
     def test_begins_with_the_operators_rules_and_a_providers_own_codes(self, target: Target) -> None:
-        (code,) = words(table("In which order")[1]["asked"])
-        assert [row["asked"].partition(":")[0] for row in table("In which order")[:2]] == [
-            "your own rules",
-            "a code that only one provider uses, such as `1261`",
-        ]
+        own, private, *_ = table("In which order")
+        assert own["asked"].startswith("your own rules")
+        assert words(private["rule"]) == ["private_code"]
+        code = words(private["asked"])[0]
         for row in STEPS:
             body = {"error": {"message": said(row["a server may say"])[1], "code": code}}
             reply = Reply(status=400, body=json.dumps(body).encode(), provider="zai")

@@ -93,7 +93,7 @@ class Cases:
             for sentence in finding.sentences
         ]
         said += [
-            Said(finding, finding.at("retryDelay"), "", self._code(f"retry in {finding.delay}"))
+            Said(finding, finding.at("retryDelay"), "", self._code(finding.delay))
             for finding in found
             if finding.delay
         ]

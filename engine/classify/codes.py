@@ -130,6 +130,6 @@ UNSUPPORTED: Final = frozenset(
     {"unsupportedparameter", "unknownparameter", "unrecognizedparameter", "unsupportedvalue"}
     | {"unsupportedargument", "unknownfield", "extraforbidden"}
 )
-WRONG_PART: Final = frozenset({"stringtype", "listtype", "dicttype"})
+WRONG_PART: Final = frozenset({"stringtype", "listtype", "dicttype", "literalerror", "enum"})
 """A validator's codes: content in a form that this server does not take."""
 TOO_LONG: Final = frozenset({"stringabovemaxlength", "arrayabovemaxlength"})

@@ -19,7 +19,7 @@ FEATURES: Final[Mapping[F, str]] = {
     F.FILE: """unsupported mime type | invalid mime type | file | pdf | document | attachment | docx
         | 文件 | 文档""",
     F.TOOLS: "tools | functions | web search | code interpreter | computer use | mcp | 工具 | 函数调用",
-    F.TOOL_CHOICE: "tool choice | function calling config | forced tool",
+    F.TOOL_CHOICE: "tool choice | function calling config | forced tool | named tools",
     F.TOOL_SCHEMA: """input schema | tool schema | function schema | invalid schema for function
         | function parameters | parameters schema | schema for tool
         | function declarations parameters | schema of tool | property .. must have a type
@@ -51,16 +51,16 @@ SUBJECTS: Final[Mapping[str, str]] = {
     "context": """maximum model length | max model length | max model len | max seq len
         | maximum sequence length | max sequence length | n ctx | num ctx | max position embeddings
         | context | window size | token window | 上下文""",
-    "input_size": """expected max length | text bytes | total bytes | prompt length | input length
-        | length of .. input | length of .. prompt | length of .. messages | input size
-        | prompt size | max input | maximum input | max prompt | maximum prompt | input limit
-        | prompt limit | input token limit | input token budget | model's maximum length
-        | sequence length | prompt token limit | total length | 输入""",
+    "input_size": """value length | expected max length | text bytes | total bytes | prompt length
+        | input length | length of .. input | length of .. prompt | length of .. messages
+        | input size | prompt size | max input | maximum input | max prompt | maximum prompt
+        | input limit | prompt limit | input token limit | input token budget
+        | model's maximum length | sequence length | prompt token limit | total length | 输入""",
     "tokens": "inputs must have | tokens",
     "input": """prompt | input | request | messages | conversation | history | payload | body
         | entity | text | query | contents | instructions""",
-    "input_words": """prompt | input | messages | conversation | total | history | your request has
-        | your request contain""",
+    "input_words": """prompt | input | messages | conversation | total of | history
+        | your request has | your request contain""",
     "message_size": "message larger than max",
     "served_at": "provider | endpoint | deployment",
     "output_cap": """maximum tokens you requested | requested maximum tokens | max tokens
@@ -121,11 +121,11 @@ SUBJECTS: Final[Mapping[str, str]] = {
 }
 """What else a sentence may be about."""
 
-SKIPPED: Final = """prediction stream | model with response stream | reasoning model | reasoning models |
-    thinking model | thinking models | image model | vision model | audio model | speech model |
-    video model | image generation model | vision models | when thinking is enabled | thinking
-    is enabled | for this reason | tools models | stream of | file descriptor | input validation
-    error | server side tool | image generation | system error | role based"""
+SKIPPED: Final = """file search | prediction stream | model with response stream | reasoning model
+    | reasoning models | thinking model | thinking models | image model | vision model | audio model
+    | speech model | video model | image generation model | vision models | when thinking is enabled
+    | thinking is enabled | for this reason | tools models | stream of | file descriptor
+    | input validation error | server side tool | image generation | system error | role based"""
 """Names of other things, and circumstances: their words say nothing of what was refused."""
 
 SAYINGS: Final[Mapping[str, str]] = {
@@ -137,12 +137,12 @@ SAYINGS: Final[Mapping[str, str]] = {
     "too_much": """greater than | more than | not fit | too many | full | no room | not enough room
         | not enough space | insufficient space | higher than | no space | can not accommodate
         | not .. hold | too much""",
-    "at_most": """maximum .. # | # .. maximum | limit .. # | # .. limit | max .. # | # .. max
-        | at most | up to # | must be < | must be <= | must be less than | must be smaller
-        | must have less | must have fewer | must be fewer | # > # | no more than | not more than
-        | less than # | <= # | must not exceed | maximum allowed | maximum is | limit is
-        | limited to # | only # | smaller than | supports # | between | size is # | window is #
-        | length is # | window of # | size of # | configured .. #""",
+    "at_most": """maximum .. # | # .. maximum | limit .. # | # .. limit | max .. # | at most
+        | up to # | must be < | must be <= | must be less than | must be smaller | must have less
+        | must have fewer | must be fewer | # > # | no more than | not more than | less than #
+        | <= # | must not exceed | maximum allowed | maximum is | limit is | limited to # | only #
+        | smaller than | supports # | between | window of # | size of # | configured .. #
+        | window .. is # | size .. is # | length .. is #""",
     "reduce": """reduce | shorten | shorter | truncate | compact | trim | smaller prompt
         | fewer tokens | start a new conversation | start a new chat | new session | compress
         | decrease .. input | smaller input | less text | 缩短 | 减少""",
@@ -173,7 +173,7 @@ SAYINGS: Final[Mapping[str, str]] = {
         | a maximum of | greater than | less than | no longer supported | between | range
         | maximum value | not .. recognized | could not .. parse | bad value | illegal | at least
         | only # | expected | does not match | not permitted | one of | 非法 | 无效 | 错误 | 必须
-        | 只能 | 范围 | 取值""",
+        | 只能 | 范围 | 取值 | limited""",
     "undecodable": """download | fetch | decode | parse | corrupt | invalid base64
         | could not process | unable to process | truncated | unreachable | not a valid
         | cannot identify | failed to load | could not load | failed to open | unable to load
@@ -186,7 +186,9 @@ SAYINGS: Final[Mapping[str, str]] = {
     "plainly_gone": "not found | no such model | not exist",
     "gone": """not found | does not exist | expired | no longer exists | not .. exist | unknown id
         | was deleted | cannot be found""",
-    "null_value": "got null | is null | received null | got undefined | received undefined",
+    "emptiness": "empty tool calls | empty content | empty message | empty text | empty input",
+    "null_value": """got null | is null | received null | got undefined | received undefined
+        | got an integer | got integer | got a number | got a boolean | got a list""",
     "missing": """required key | got null | missing required | field required | required field
         | non empty | is blank | must be provided | is missing | must be specified | not specified
         | is required | be empty | missing field | must have .. message | at least one message
@@ -214,9 +216,10 @@ SAYINGS: Final[Mapping[str, str]] = {
         | 没有找到""",
     "unknown_role": """unexpected role | invalid role | unknown role | unsupported role
         | incorrect role | invalid message role | unexpected message role""",
-    "wrong_endpoint": """unexpected endpoint | unknown endpoint | invalid endpoint
+    "wrong_endpoint": """is not for chat | unexpected endpoint | unknown endpoint | invalid endpoint
         | unknown request url""",
-    "no_channel": "no available channel | 无可用渠道 | no channel available",
+    "no_channel": """no auth available | auth unavailable | no available channel | 无可用渠道
+        | no channel available""",
     "not_named": "function named | not .. specified in | tool named",
     "wrong_value": """invalid | incorrect | unexpected | unknown | unsupported | unrecognized
         | must be | not valid | one of | expected | not allowed""",
@@ -229,10 +232,11 @@ SAYINGS: Final[Mapping[str, str]] = {
         | consecutive | final position | must precede | must come first | first turn | last turn
         | only .. first | at the end of | in a row | should be system | should be user
         | must be system | must be user | or more assistant messages | 交替 | expected last role
-        | comes immediately after | must be from | must have role""",
+        | comes immediately after | must be from | must have role | must not be from
+        | must not be the""",
     "wrong_schema": """must | missing | required | not permitted | not support | invalid | should be
         | cannot | not allowed | unsupported | not valid | too deep | too many | exceed | unknown
-        | expected | failed to | only .. supported""",
+        | expected | failed to | only .. supported | too large | too complex | simplify""",
     "wrong_pattern": """match pattern | match the pattern | must match | should match
         | invalid characters | too long | must be a | at most | length | must start with
         | begins with | not match""",
@@ -242,7 +246,7 @@ SAYINGS: Final[Mapping[str, str]] = {
         | unsupported part type | does not match any | input tag | unsupported content part""",
     "wrong_part": """invalid value | unexpected type | unknown type | invalid type
         | unsupported type | unrecognized type | expected .. text | expected a string | must be text
-        | must be a string""",
+        | must be a string | type mismatch""",
     "not_verified": """must be | without | invalid | could not be verified | missing | mismatch
         | not .. valid | not .. decrypt | could not .. decrypt | could not .. verify
         | cannot .. modified | not .. match | corrupted | expected | cannot be modified | required
@@ -250,15 +254,17 @@ SAYINGS: Final[Mapping[str, str]] = {
     "tool_parser": """requires enable | requires jinja | requires tool call parser | use jinja
         | to be set""",
     "rate_limited": """rate limit | rate limiter | ratelimit | too many requests | concurrency
-        | concurrent | throttle | per min | per minute | per second | per day | per hour | a minute
+        | concurrent | throttle | per min | per minute | per second | per day | per hour
         | each minute | tpm | rpm | tpd | rpd | resource exhausted | resource .. exhausted
         | too many tokens please | too frequent | too quickly | slow down | too many connections
         | qps | quota per | request rate | burst | exceeded .. rate | call minute | request minute
-        | calls second | 频率 | 限流 | 过快 | 并发 | 每分钟 | 请求过多 | 速率限制 | 请求过于频繁""",
+        | calls second | 频率 | 限流 | 过快 | 并发 | 每分钟 | 请求过多 | 速率限制 | 请求过于频繁
+        | request a minute | token a minute""",
     "soon": """wait # second | wait # s | again after # second | wait # minute | again in #
         | retry in # | retry after #""",
     "seconds": """in # second | in # s | in # sec | in # ms | wait # second | after # second
         | after # s""",
+    "far": "in # hour | in # h | after # hour | after # h | in # day | after # day",
     "not_soon": "hour | day | month | week | h",
     "spent": """not .. have any | insufficient | exceed | depleted | used up | ran out | out of
         | exhausted | reached | overdue | not enough | no quota | negative | upgrade | purchase
@@ -298,13 +304,14 @@ SAYINGS: Final[Mapping[str, str]] = {
         | unsafe | harmful | sensitive | violates | violation | was blocked | blocked due
         | disallowed | objectionable | prohibited use | not allowed by our | sexual | against our
         | rejected as a result | risky | illegal content | refused to""",
-    "sensitive": """sensitive words | new sensitive | content exists risk | content risk
-        | input sensitive | output sensitive | content filter | content management policy
-        | safety system | usage guidelines | responsible ai | content policy | jailbreak
-        | recitation | usage policies | regex guardrail | guardrail intervened | guardrail violation
-        | guardrail checks | blocked by .. guardrail | content safety | safety check
-        | threat detected | prompt injection | injection detected | keyword banned | banned word
-        | pii detected | moderation failed | 敏感 | 违规 | 违反 | 不安全 | 合规""",
+    "sensitive": """keyword .. detected | guardrail failed | sensitive words | new sensitive
+        | content exists risk | content risk | input sensitive | output sensitive | content filter
+        | content management policy | safety system | usage guidelines | responsible ai
+        | content policy | jailbreak | recitation | usage policies | regex guardrail
+        | guardrail intervened | guardrail violation | guardrail checks | blocked by .. guardrail
+        | content safety | safety check | threat detected | prompt injection | injection detected
+        | keyword banned | banned word | pii detected | moderation failed | 敏感 | 违规 | 违反
+        | 不安全 | 合规""",
     "load": """degraded | runner | exited | enough .. memory | crash | terminated unexpectedly
         | killed | upstream request failed | server error | overloaded | temporarily unavailable
         | try again later | currently loading | loading model | timed out | no available channel
@@ -349,10 +356,10 @@ SAYINGS: Final[Mapping[str, str]] = {
     "unknown_field": """unsupported parameter | unknown parameter | unrecognized parameter
         | unsupported field | unknown field | unrecognized field | unrecognized request argument
         | unsupported argument | unexpected keyword argument | argument not supported | extra inputs
-        | extra fields | unknown name | additional properties | unknown key | unrecognized keys
-        | unexpected property | property .. unsupported | not .. recognized | unrecognized argument
-        | unknown argument | unexpected field | unpermitted parameter | extraneous key
-        | unsupported request | unexpected parameter | does not support parameter""",
+        | extra fields | unknown name | additional properties are not allowed | unknown key
+        | unrecognized keys | unexpected property | property .. unsupported | not .. recognized
+        | unrecognized argument | unknown argument | unexpected field | unpermitted parameter
+        | extraneous key | unsupported request | unexpected parameter | does not support parameter""",
     "own_output": """model response | failed to call | failed_generation | tool use failed
         | tool call validation failed | model output | generated tool call | malformed function call
         | failed to generate | model produced""",

@@ -23,12 +23,15 @@ class Features:
         self._lexicon = lexicon
         self._bits = {lexicon.bits[feature.value]: feature for feature in FEATURES}
         self._schema = lexicon.bits["schema"]
+        self._no_endpoint = lexicon.bits["no_endpoint"]
 
     def refused(self, rule: Rule, said: Said, case: Case) -> Collection[F]:
         """What a sentence says was refused; what the reply names elsewhere, where it does not."""
         if rule.features:
             return rule.features
         named = self._part(said) if rule.name == "unknown_part" else self._of(said.found)
+        if named == {F.STRUCTURED_OUTPUT} and F.TOOL_SCHEMA in self.anywhere(case):
+            return {F.TOOL_SCHEMA}  # of tools, too, servers make a grammar
         return named if named != {F.OTHER} else self.anywhere(case, rule.otherwise)
 
     def anywhere(self, case: Case, otherwise: F = F.OTHER) -> Collection[F]:
@@ -48,6 +51,8 @@ class Features:
         named = {feature for bit, feature in self._bits.items() if found.mask & bit}
         if found.mask & self._schema and not named & _SCHEMAS:
             named.add(F.TOOL_SCHEMA if F.TOOLS in named else F.STRUCTURED_OUTPUT)
+        if found.mask & self._no_endpoint:  # none of a proxy's endpoints: a place, and not what was refused
+            named.discard(F.ENDPOINT)
         if F.TOOL_SCHEMA in named:
             named -= {F.TOOLS, F.STRUCTURED_OUTPUT}
         if F.TOOL_CHOICE in named:

@@ -10,6 +10,7 @@ from turnout.engine.classify.case import Case, Decided, meant
 from turnout.engine.classify.concepts import VAGUE
 from turnout.engine.classify.lexicon import Lexicon
 from turnout.engine.classify.settings import PARAMETER, Meaning, capability
+from turnout.engine.classify.unwrap import Finding
 from turnout.engine.classify.verdict import Feature as F
 from turnout.machines.vocabulary import ErrorKind as Kind
 
@@ -42,15 +43,12 @@ class Fields:
         return None
 
     def coded(self, case: Case) -> Decided | None:
-        """A code that says what is wrong with the field beside it."""
-        for finding in case.findings:
-            for _, code in finding.codes:
-                if f"code: {(normal := codes.normal(code))}" in self._without:
-                    continue
-                if meaning := self._coded(normal, finding.param, case):
-                    place = finding.at("param")
-                    return meant(meaning, "coded_field", place, f"code: {normal}", finding.param)
-        return None
+        """A code that says what is wrong with the field beside it; of several, all that they refuse."""
+        decided = [one for finding in case.findings if (one := self._coded(finding, case))]
+        if not decided or decided[0].kind is not Kind.CAPABILITY:
+            return decided[0] if decided else None
+        features = {feature for one in decided for feature in one.features}
+        return decided[0]._replace(features=tuple(sorted(features - {F.OTHER.value} or features)))
 
     def named(self, case: Case) -> Decided | None:
         """A sentence that names the field and says what is wrong with it."""
@@ -87,6 +85,9 @@ class Fields:
             place = finding.at("param")
             if settings.is_setting(finding.param):
                 return Decided(Kind.PARAMETER_REJECT, "blamed_field", place, param=finding.param)
+            if finding.param == "response_format":
+                features: tuple[str, ...] = (F.STRUCTURED_OUTPUT.value,)
+                return Decided(Kind.CAPABILITY, "blamed_field", place, features=features)
             if settings.is_schema_of_tool(finding.param):
                 return Decided(Kind.CAPABILITY, "blamed_field", place, features=(F.TOOL_SCHEMA.value,))
         return None
@@ -104,12 +105,19 @@ class Fields:
                     return meant(meaning, "spelt_field", said.field, entry, name)
         return None
 
-    def _coded(self, code: str, param: str, case: Case) -> Meaning | None:
-        if code in codes.TOO_LONG:
-            return settings.too_long(param)
-        if code in codes.WRONG_PART:
-            return settings.wrong_part(param)
-        return self._refused(param, case) if code in codes.UNSUPPORTED else None
+    def _coded(self, finding: Finding, case: Case) -> Decided | None:
+        for _, code in finding.codes:
+            normal = codes.normal(code)
+            meaning = None
+            if normal in codes.TOO_LONG:
+                meaning = settings.too_long(finding.param)
+            elif normal in codes.WRONG_PART:
+                meaning = settings.wrong_part(finding.param)
+            elif normal in codes.UNSUPPORTED:
+                meaning = self._refused(finding.param, case)
+            if meaning and f"code: {normal}" not in self._without:
+                return meant(meaning, "coded_field", finding.at("param"), f"code: {normal}", finding.param)
+        return None
 
     def _refused(self, path: str, case: Case) -> Meaning | None:
         if case.spoken & self._renamed:  # the target has it, under another name

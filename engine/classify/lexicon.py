@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Final
 
-from turnout.engine.classify.text import words
+from turnout.engine.classify.text import MARKS, words
 
 GAP: Final = ".."
 MOST_BETWEEN: Final = 4
@@ -48,8 +48,9 @@ class Found:
             self.starts[bit] = start
 
     def first(self, mask: int) -> str:
-        """The entry of these tables that comes first, or an empty string."""
-        return next((entry for bit, entry in self.entries.items() if bit & mask), "")
+        """The entry of these tables that comes first, the longest of those that do; or an empty string."""
+        found = [(self.starts[bit], -len(entry), entry) for bit, entry in self.entries.items() if bit & mask]
+        return min(found)[2] if found else ""
 
     def start(self, mask: int) -> int:
         """The word at which these tables begin to be spoken of; behind the last where they are not."""
@@ -103,8 +104,9 @@ class Lexicon:
             if position:
                 node.gap = node.gap or _Node()
                 node = node.gap
-            for word in words(part):
-                node = node.next.setdefault(word, _Node())
+            for spelt in part.split():
+                for word in [spelt] if spelt in MARKS else words(spelt):
+                    node = node.next.setdefault(word, _Node())
         node.ends.append((bit, entry))
 
 

@@ -10,7 +10,7 @@ from turnout.engine.classify import settings
 _MARK: Final = re.compile("['\"`]")
 _QUOTED: Final = re.compile(r"['\"`]([A-Za-z_][\w.\[\]-]{0,127})['\"`]")
 _IN_FRONT: Final = re.compile(
-    r"\W{0,4}(?:(?:body|\w{1,40}Request)\.)?"
+    r"\W{0,4}(?:At )?(?:(?:body|\w{1,40}Request)\.)?"
     r"([a-z_]\w{0,63}(?:(?:\.|\[|\]\.?)\w{1,63}){0,24}\]?)['\"`]? ?[:=] "
 )
 _AT: Final = re.compile(r" at ['\"`]?((?:tools|messages|contents|input)[.\[][\w.\[\]]{0,127})")

@@ -66,6 +66,7 @@ POLICY: Final = (
 )
 
 HARD_LIMITS: Final = (
+    Rule("resets_late", Kind.QUOTA_OR_BILLING, (("far",),), ("rate_limited",), beside=("money",)),
     Rule(
         "resets_soon",
         Kind.UNAVAILABLE,
@@ -140,7 +141,6 @@ REFUSALS: Final = (
     Rule("tools_absent", Kind.CALLER_ERROR, (_TOOLS, ("tools_absent",)), blame=False),
     Rule("reasoning_required", Kind.PARAMETER_REJECT, ((F.REASONING.value,), ("mandatory",)), _TOOLS),
     Rule("tool_parser_missing", Kind.CAPABILITY, (_TOOLS, ("tool_parser",))),
-    Rule("chat_template", Kind.CAPABILITY, (("chat_template",),), otherwise=F.ROLE),
     Rule("stream_required", Kind.CAPABILITY, ((F.STREAMING.value,), ("required_value",))),
     Rule("role_order", Kind.CAPABILITY, (("turn",), ("wrong_order",)), features=(F.ROLE,)),
     Rule("foreign_history", Kind.CAPABILITY, (("history_ids",), ("wrong_pattern",)), features=(F.TOOLS,)),
@@ -159,7 +159,9 @@ REFUSALS: Final = (
     Rule(
         "role_refused", Kind.CAPABILITY, ((F.ROLE.value,), ("wrong_value",)), ("missing",), features=(F.ROLE,)
     ),
+    Rule("chat_template", Kind.CAPABILITY, (("chat_template",),), otherwise=F.ROLE),
     Rule("missing_field", Kind.CALLER_ERROR, (("missing",),), ("refuses",), blame=False),
+    Rule("missing_field", Kind.CALLER_ERROR, (("emptiness",),), blame=False),
     Rule("unparsable", Kind.CALLER_ERROR, (("json",), ("unparsable",)), ("answer_of",), blame=False),
     Rule(
         "feature_unsupported",
@@ -174,6 +176,7 @@ REFUSALS: Final = (
         ("not_named", "missing"),
     ),
     Rule("endpoint_unsupported", Kind.CAPABILITY, (("wrong_endpoint",),), features=(F.ENDPOINT,)),
+    Rule("no_endpoint_supports", Kind.CAPABILITY, (("no_endpoint",), ("refuses",))),
     Rule(
         "endpoint_unsupported",
         Kind.CAPABILITY,
@@ -182,7 +185,6 @@ REFUSALS: Final = (
     ),
     Rule("format_unavailable", Kind.CAPABILITY, ((F.STRUCTURED_OUTPUT.value,), ("unavailable",))),
     Rule("only_supports", Kind.CAPABILITY, (("text_only", F.STREAMING.value), ("only",))),
-    Rule("no_endpoint_supports", Kind.CAPABILITY, (("no_endpoint",), ("refuses",))),
     Rule("feature_limit", Kind.CAPABILITY, ((*_MODALITY, F.TOOLS.value), ("exceeds", "too_much", "at_most"))),
     Rule("tool_name_refused", Kind.CAPABILITY, (_TOOLS, ("wrong_pattern",))),
     Rule("unknown_part", Kind.CAPABILITY, (("unknown_part",),), ("null_value",)),

@@ -103,7 +103,7 @@ PARAMETER: Final = Meaning(Kind.PARAMETER_REJECT)
 def refused(param: str) -> Meaning | None:
     """What it says that the target does not take this field, or None where that tells nothing."""
     root, leaf = ends(param)
-    if leaf in _CACHE or not root:
+    if _CACHE.intersection(re.split(r"\W", param.lower())) or not root:
         return Meaning(Kind.PARAMETER_REJECT) if root else None
     if root in _OF_TOOLS:
         return capability(F.TOOL_SCHEMA if _is_schema(param) else F.TOOLS)
@@ -154,8 +154,11 @@ def too_long(param: str) -> Meaning | None:
 
 def wrong_part(param: str) -> Meaning | None:
     """What it says that this field has the form that it has: content may be a string here and parts there."""
-    root, _ = ends(param)
-    return capability(F.OTHER) if root in _OF_MESSAGES and "content" in param else None
+    root, leaf = ends(param)
+    if root not in _OF_MESSAGES:
+        return None
+    feature = PARTS.get(leaf) or (F.OTHER if "content" in param else None)
+    return capability(feature) if feature else None
 
 
 def is_schema_of_tool(param: str) -> bool:

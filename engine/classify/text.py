@@ -36,6 +36,8 @@ CLASS: Final = re.compile(
     r"(?:[a-z_]{1,32}\.)?([A-Z][A-Za-z]{2,64}(?:Error|Exception)|[A-Z][A-Za-z]{1,48}(?:\.[A-Z][A-Za-z]{1,48}){1,4})\b"
 )
 """An exception's class: a code, and no word of the diagnosis."""
+_WHERE: Final = re.compile(r" in ['\"`][\w.\[\]]{1,128}['\"`]")
+"""Merely the place of what is wrong."""
 _VALIDATOR: Final = re.compile(r"\bInput (?=should (?:be|have))")
 """A validator says it of any field."""
 _SCHEMA_PATH: Final = re.compile(r"context=\([^)]{0,300}\)")
@@ -45,9 +47,11 @@ _SENTENCE_END: Final = re.compile(r"(?<=[.!?])\s+|\n|[。;]")
 def diagnosis(message: str) -> str:
     """The part of a message that may be matched: no more than is bounded, and nothing that it quotes."""
     text = message if len(message) <= HEAD + TAIL else f"{message[:HEAD]}\n{message[-TAIL:]}"
+    text = text.replace(" -> ", ".")  # the path of a field, as some validators write it
     if "://" in text:
         text = _URL.sub(" ", text)
     text = unquoted(text)
+    text = _WHERE.sub("", text)
     if "Input should" in text:
         text = _VALIDATOR.sub("", text)
     if "context=(" in text:
@@ -88,9 +92,10 @@ _A_NAME: Final = re.compile(
 )
 _APOSTROPHES: Final = str.maketrans({"\u2019": "'", "\u02bc": "'"})
 _A_PATH: Final = re.compile(
-    r"/?(?:v\d\w{0,8}/|openai/|api/){0,3}/?(?:chat/|completions?\b|responses\b|messages\b|embeddings\b|invocations\b)"
+    r"/?(?:v\d\w{0,8}/|openai/|api/){0,3}"
+    r"/?(?:(?:chat/)?completions?|responses|messages|embeddings|invocations|generate)/?"
 )
-_MARKS: Final = frozenset({NUMBER, NAME, PATH})
+MARKS: Final = frozenset({NUMBER, NAME, PATH})
 _MOST_OF_A_CHUNK: Final = 160
 
 
@@ -125,15 +130,13 @@ def _known(chunk: str) -> tuple[str, ...]:
 
 def _taken_apart(chunk: str) -> Iterator[str]:
     chunk = chunk[:_MOST_OF_A_CHUNK].strip(".:!?[]&")
-    if chunk in _MARKS:
-        yield chunk
-    elif CLASS.fullmatch(chunk):
+    if CLASS.fullmatch(chunk):
         return
     elif _NUMERAL.fullmatch(chunk.lstrip("-")):
         if chunk[0] == "-":
             yield "minus"
         yield NUMBER
-    elif "/" in chunk and _A_PATH.match(chunk):
+    elif "/" in chunk and _A_PATH.fullmatch(chunk):
         yield PATH
     elif _A_NAME.fullmatch(chunk) and not chunk[0].isdigit():
         if chunk.startswith("models/"):

@@ -23,6 +23,9 @@ MAX_STEPS: Final = 8
 """Four wrappers deep, each of them an object and the field that holds the next."""
 MAX_FINDINGS: Final = 16
 MAX_CLASSES: Final = 4
+_HOUR: Final = 3600
+_LONGEST_DELAY: Final = 9
+"""Digits."""
 
 _AMAZON: Final = "x-amzn-errortype"
 """Where Amazon's services name the error when the body holds but its message."""
@@ -49,7 +52,7 @@ class Finding(Struct, frozen=True):
     spoken: str = ""
     """The name of the field that holds the message; empty where the finding is a string itself."""
     delay: str = ""
-    """How long to wait, as Google's details spell it: `43s`."""
+    """When to ask again, in words: from Google's details, which spell it `43s`."""
 
     @property
     def sentences(self) -> tuple[str, ...]:
@@ -178,7 +181,7 @@ def _own(fields: Fields, path: str, depth: int) -> tuple[Finding, Any]:
         param="" if " " in param else param,
         status=next((status for number in numbers if (status := _status(number))), None),
         spoken=fields.spelt(spoken) if spoken else "",
-        delay=_name(fields.get(objects.DELAY)),
+        delay=_delay(_name(fields.get(objects.DELAY))),
     ), inner
 
 
@@ -186,6 +189,13 @@ def _ended(fields: Fields, path: str, depth: int) -> Iterator[Finding]:
     if ended := fields.ended():
         name, why = ended
         yield Finding(f"{path}.{name}" if path else name, depth + 1, names=(_clean(why),))
+
+
+def _delay(spelt: str) -> str:
+    digits = spelt.partition(".")[0].removesuffix("s")
+    if not digits.isdecimal() or len(digits) > _LONGEST_DELAY:
+        return ""
+    return f"again in {digits} seconds" if int(digits) < _HOUR else f"again in {int(digits) // _HOUR} hours"
 
 
 def _classes(message: str) -> Iterator[str]:
@@ -221,7 +231,7 @@ def _of_param(value: object) -> str:
         return _name(
             ".".join(str(part) for part in value[:16] if isinstance(part, str | int)).removeprefix("body.")
         )
-    return _name(value)
+    return _name(value).replace(" -> ", ".").removeprefix("body.")
 
 
 def _status(code: str) -> int | None:
