@@ -69,6 +69,7 @@ def _called(sentence: str) -> str:
     if not called:
         return ""
     name = called[1].rstrip(".")
+    name = name if "[" in name else name.rstrip("]")
     known = "_" in name or name != name.lower() or settings.ends(name)[0] in settings.KNOWN
     return name if known or ":" in called[0] else ""
 

@@ -24,10 +24,10 @@ SETTINGS: Final = """think value | temperature | top_p | top_k | min_p | top_a |
     | enable_thinking | thinking_level | thinking_budget | reasoning_budget | thinking_config
     | budget_tokens | parallel_tool_calls | parallel_function_calling | service_tier
     | stream_options | chat_template_kwargs | cache_control | prompt_cache_key
-    | prompt_cache_retention | safety_identifier | verbosity | anthropic_beta | candidate_count
+    | prompt_cache_retention | safety_identifier | verbosity | anthropic-beta | candidate_count
     | response_logprobs | num_predict | num_ctx | keep_alive | guided_regex | ignore_eos
     | include_reasoning | reasoning_format | context_management | inference_geo
-    | output_config effort | best_of | web_search_options | include_usage | safety_settings
+    | output_config.effort | best_of | web_search_options | include_usage | safety_settings
     | thinking_tokens | max_tool_calls | completion tokens | output tokens | effort | beta header
     | penalty | candidatecount | sampling parameters | random_seed | multiple candidates | beta flag
     | reasoning value | prompt caching | include_thoughts | repetition_context"""

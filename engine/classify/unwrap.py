@@ -23,6 +23,8 @@ MAX_STEPS: Final = 8
 """Four wrappers deep, each of them an object and the field that holds the next."""
 MAX_FINDINGS: Final = 16
 MAX_CLASSES: Final = 4
+_NOTHING: Final = ("None", "null", "undefined")
+"""How proxies write a field that they do not know."""
 _HOUR: Final = 3600
 _LONGEST_DELAY: Final = 9
 """Digits."""
@@ -215,7 +217,7 @@ def _clean(text: str) -> str:
 
 
 def _name(value: object) -> str:
-    return _clean(value) if isinstance(value, str) else ""
+    return _clean(value) if isinstance(value, str) and value not in _NOTHING else ""
 
 
 def _code(value: object) -> str:
