@@ -23,11 +23,11 @@ def carries_error(body: bytes) -> bool:
     if not any(marker in body for marker in _MARKERS):  # most answers: they need not be decoded for this
         return False
     value = decoded(body.decode("utf-8", "replace").strip())
-    if isinstance(value, list) and len(value) == 1:
-        value = value[0]
-    if not isinstance(value, dict):
-        return False
-    fields = Fields(value)
+    parts = value[:_MOST] if isinstance(value, list) else [value]
+    return any(_carries(Fields(part)) for part in parts if isinstance(part, dict))
+
+
+def _carries(fields: Fields) -> bool:
     holders = (fields, *(part for _, part in fields.objects(ANSWERS, _MOST)))
     if any(_is_error(holder.get("error")) for holder in holders) or _within(fields, "baseresp", "statuscode"):
         return True

@@ -27,8 +27,11 @@ WRAPPERS: Final = tuple(
     )
 )
 """Fields that may hold a further diagnosis: an object, a list, a string, or JSON within a string."""
-BODIES: Final = ("body", "provider", "responsebody", "upstream")
-"""Fields that may hold what an upstream answered; prose in them may as well be the request."""
+UPSTREAMS: Final = ("provider", "upstream")
+BODIES: Final = ("body", "responsebody")
+"""What a proxy tells of its upstream, and there the answer, as JSON in a string. A body elsewhere
+may as well be the request's.
+"""
 ANSWERS: Final = ("choices", "response", "candidates", "data")
 """Parts of an answer: of these the `error` is read, and why it ended, and nothing else."""
 ENDS: Final = ("finishreason", "stopreason", "incompletedetails")
@@ -37,7 +40,20 @@ ANSWERED: Final = ("content", "output", "text", "result", "completion", "generat
 """What holds an answer."""
 
 _READ: Final = frozenset(
-    {*MESSAGES, *CODES, *NUMBERS, *NAMES, *PARAMS, DELAY, *WRAPPERS, *BODIES, *ANSWERS, *ENDS, *ANSWERED}
+    {
+        *MESSAGES,
+        *CODES,
+        *NUMBERS,
+        *NAMES,
+        *PARAMS,
+        DELAY,
+        *WRAPPERS,
+        *UPSTREAMS,
+        *BODIES,
+        *ANSWERS,
+        *ENDS,
+        *ANSWERED,
+    }
 )
 _LONGEST: Final = 32
 _GOOD_ENDS: Final = frozenset(

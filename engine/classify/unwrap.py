@@ -152,10 +152,11 @@ def _walk_object(value: dict[Any, Any], path: str, depth: int) -> Iterator[Findi
     for name, within in fields.among(objects.WRAPPERS):
         if name != own.spoken:
             yield from _walk(within, own.at(name), depth + 1)
-    for name, within in fields.among(objects.BODIES):
-        answered = decoded(within[:MAX_BODY].strip()) if isinstance(within, str) else within
-        if isinstance(answered, dict):
-            yield from _walk(answered.get("error"), own.at(f"{name}.error"), depth + 1)
+    for name, upstream in fields.objects(objects.UPSTREAMS, MAX_FINDINGS):
+        for spelt, body in upstream.among(objects.BODIES):
+            answered = decoded(body[:MAX_BODY].strip()) if isinstance(body, str) else None
+            if isinstance(answered, dict):
+                yield from _walk(answered.get("error"), own.at(f"{name}.{spelt}.error"), depth + 1)
     for name, part in fields.objects(objects.ANSWERS, MAX_FINDINGS):
         for spelt, error in part.among(("error",)):
             yield from _walk(error, own.at(f"{name}.{spelt}"), depth + 1)
