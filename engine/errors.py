@@ -199,13 +199,12 @@ def _upstream_surface(verdict: Verdict) -> Surface:
         return TIMEOUT
     if verdict.status is None:
         return UNREADABLE
-    return Surface(_error_status(verdict, verdict.status), "upstream_error", "upstream_error")
+    return Surface(_error_status(verdict), "upstream_error", "upstream_error")
 
 
-def _error_status(verdict: Verdict, status: int) -> int:
+def _error_status(verdict: Verdict) -> int:
     """An error in a 200, or a redirect, becomes the error's own numeric code where it has one."""
+    status = verdict.error_status or 0
     if 400 <= status <= 599:
         return status
-    if verdict.code.isdecimal() and 400 <= int(verdict.code) <= 599:
-        return int(verdict.code)
     return 503 if verdict.kind is ErrorKind.UNAVAILABLE else 502

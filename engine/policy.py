@@ -141,7 +141,7 @@ _CALLER_ERROR: Final = Kind.CALLER_ERROR
 
 def case_of(verdict: Verdict) -> str:
     """The row of the policy table that a verdict falls under."""
-    if verdict.kind is _AUTH and verdict.status == 403:
+    if verdict.kind is _AUTH and verdict.error_status == 403:
         return FORBIDDEN
     if verdict.kind is _CALLER_ERROR and verdict.evidence.rule == UNRECOGNISED:
         return UNRECOGNISED

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -288,22 +288,7 @@ TAKE_PART: Final = {
 }
 """The share of the sample that a change is made to, at least: what is left out is counted too."""
 
-STILL_CHANGED: Final = {
-    (
-        "litellm-message",
-        "prm-017",
-    ): "a path is found in front of a sentence only, and a dash and blanks are before it",
-    ("one-api", "ctx-036"): "the appended `(request id: ..)` is taken for an id that is too long",
-    (
-        "litellm-over-openrouter",
-        "prm-019",
-    ): "two proxies around a list of details: deeper than is followed",
-    ("upper-case", "prm-014"): "CANNOT is not taken apart as cannot is",
-    ("tabs", "prm-017"): "what follows a path has to be a space",
-    ("hard-wrapped", "cap-034"): "a line's end ends a sentence",
-    ("hard-wrapped", "mnf-008"): "a line's end ends a sentence",
-    ("hard-wrapped", "mnf-012"): "a line's end ends a sentence",
-}
+STILL_CHANGED: Final[Mapping[tuple[str, str], str]] = {}
 """Faults of the reading that are known. Whoever mends one takes its line out."""
 
 REPORTS_FLOOR: Final = 0.97

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
 from typing import Any, Final
 
 import pytest
@@ -134,6 +133,7 @@ FORMATS: Final = frozenset(
 )
 TRANSPORTS: Final = frozenset({"http", "http_200_body", "sse_event"})
 CONFIDENCES: Final = frozenset({"high", "medium", "low"})
+SOURCES: Final = frozenset({"recalled", "public source code", "own server"})
 TAGS: Final = frozenset({"hard_negative", "wrapped", "echo", "debatable", "recalled", "easy"})
 
 
@@ -161,8 +161,8 @@ WELL_FORMED: Final = {
         type(line["status"]) is int and (400 <= line["status"] <= 599) is (line["transport"] == "http")
     ),
     "its body is text as it was sent": lambda line: isinstance(line["body"], str),
-    "its source is an address, or recalled": lambda line: (
-        line["source"].startswith(("https://", "http://")) or line["source"] == "recalled"
+    "its source is an address, or one of the words for there being none": lambda line: (
+        line["source"].startswith(("https://", "http://")) or line["source"] in SOURCES
     ),
     "its confidence is one": lambda line: line["confidence"] in CONFIDENCES,
     "it holds nothing that looks like a credential": lambda line: not credential_in(line),
@@ -177,24 +177,8 @@ def credential_in(value: Any) -> bool:
     return isinstance(value, str) and hidden(value) != value
 
 
-TO_MEND: Final = {
-    ("sample", "its source is an address, or recalled"): "some sources name no address",
-    (
-        "reports",
-        "it holds nothing that looks like a credential",
-    ): "c3-042 holds a made-up key of the right form",
-}
-"""Of the lines themselves. Whoever mends one takes it out."""
-
-
-def each_file_and_rule() -> Iterator[Any]:
-    for name in FILES:
-        for what in WELL_FORMED:
-            why = TO_MEND.get((name, what))
-            yield pytest.param(name, what, marks=[pytest.mark.xfail(reason=why)] if why else ())
-
-
-@pytest.mark.parametrize(("name", "what"), each_file_and_rule())
+@pytest.mark.parametrize("what", list(WELL_FORMED))
+@pytest.mark.parametrize("name", FILES)
 def test_every_line_is_well_formed(name: str, what: str) -> None:
     assert [line["id"] for line in written(name) if not WELL_FORMED[what](line)] == []
 

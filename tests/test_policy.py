@@ -159,3 +159,10 @@ def test_a_table_that_lacks_a_row_is_refused() -> None:
     del table["auth"]
     with pytest.raises(ConfigurationError, match="no row for auth"):
         Policy.of_table(table)
+
+
+def test_a_403_that_only_the_body_of_a_200_states_is_a_403() -> None:
+    refused = Verdict(kind=Kind.AUTH, evidence=Evidence("told"), status=200, code="403")
+    other = Verdict(kind=Kind.AUTH, evidence=Evidence("told"), status=401, code="403")
+    assert DEFAULT_POLICY.reason(refused) is Reason.UNAVAILABLE
+    assert DEFAULT_POLICY.reason(other) is None

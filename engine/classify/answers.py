@@ -37,7 +37,7 @@ def _carries(fields: Fields) -> bool:
 
 
 def _is_error(value: object) -> bool:
-    return bool(value) and isinstance(value, dict | str)
+    return bool(value) and isinstance(value, dict | str | list)
 
 
 def _within(fields: Fields, name: str, inner: str) -> object:

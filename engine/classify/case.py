@@ -109,7 +109,7 @@ class Cases:
         said = tuple(
             Said(finding, finding.at(field), "", self._code(code))
             for finding in case.findings
-            for field, code in finding.codes
+            for field, code in finding.weak_codes
             if not code.isdecimal()
         )
         return structs.replace(case, said=said, spoken=_spoken(said))

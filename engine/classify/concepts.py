@@ -298,7 +298,7 @@ SAYINGS: Final[Mapping[str, str]] = {
         | forbidden | not .. permitted to | lacks permission | not .. authorized
         | missing permission | permission .. required | insufficient .. scope | missing scope
         | no access | must be authenticated | not authenticated | invalid token | user not found
-        | 无权限 | 没有权限""",
+        | 无权限 | 没有权限 | authentication error""",
     "offends": """was flagged | flagged as | flagged by | flagged for | blocked by content
         | blocked by our | filtered | as a result of our safety | inappropriate | prohibited content
         | unsafe | harmful | sensitive | violates | violation | was blocked | blocked due
@@ -321,7 +321,7 @@ SAYINGS: Final[Mapping[str, str]] = {
         | try again in | is offline | not enough memory | out of memory | cuda
         | currently experiencing | still loading | being loaded | starting up | unable to reach
         | econnrefused | circuit breaker | no instances | no worker | capacity | 繁忙 | 稍后 | 过载
-        | 超时 | 负载""",
+        | 超时 | 负载 | connection error""",
     "money_or_tier": """extra usage | beta | surcharge | tier | subscription | not available
         | not enabled | required | upgrade | credits | plan""",
     "renamed": "moved to | use .. instead | renamed to | replaced by",

@@ -92,31 +92,40 @@ def _several(text: str) -> list[Any] | None:
     return values or None
 
 
-_STRUCTURE: Final = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\\?$)|[{}\[\]]', re.DOTALL)
-_DANGLING: Final = re.compile(
-    r'(?:,\s*"[^"]*"\s*:?\s*|[,:]\s*|,\s*"[^"]*":\s*[\w.+-]*|\b(?:t|tr|tru|f|fa|fal|fals|n|nu|nul)$)$'
-)
+_TOKENS: Final = re.compile(r"\\.|[\"{}\[\],:]", re.DOTALL)
+_HALF_AN_ESCAPE: Final = re.compile(r"\\(?:u[0-9a-fA-F]{0,3})?$")
+_CLOSERS: Final = {"{": "}", "[": "]"}
 
 
 def _closed(text: str) -> str:
     """JSON that was cut off, with what is open in it closed: what came is read, the rest is absent."""
-    stack: list[str] = []
-    inside = False
-    for match in _STRUCTURE.finditer(text):
-        piece = match[0]
-        if piece in "{[":
-            stack.append("}" if piece == "{" else "]")
-        elif piece in "}]":
-            if not stack or stack.pop() != piece:
+    open_: list[str] = []
+    within = named = False
+    """Inside a string; behind the colon that follows a field's name."""
+    good = 0
+    """Up to where it would be whole, were everything closed that is open."""
+    for token in _TOKENS.finditer(text):
+        mark = token[0]
+        if within and mark != '"':
+            continue
+        if mark == '"':
+            within = not within
+            if not within and (named or open_[-1:] == ["]"]):
+                good = token.end()
+        elif mark in _CLOSERS:
+            open_.append(_CLOSERS[mark])
+            good = token.end()
+        elif mark in "}]":
+            if not open_ or open_.pop() != mark:
                 return ""
-        elif match.end() == len(text):
-            inside = len(piece) == 1 or not _ENDS.search(piece)
-    if inside:
-        return text.rstrip("\\") + '"' + "".join(reversed(stack))
-    return _DANGLING.sub("", text[-256:]).join((text[:-256], "")) + "".join(reversed(stack))
+            good = token.end()
+        elif mark == "," and (named or open_[-1:] == ["]"]):
+            good = token.start()
+        named = named if mark == '"' else mark == ":"
+    if within and (named or open_[-1:] == ["]"]):
+        return _HALF_AN_ESCAPE.sub("", text) + '"' + "".join(reversed(open_))
+    return text[:good] + "".join(reversed(open_))
 
-
-_ENDS: Final = re.compile(r'(?<!\\)(?:\\\\)*"$')
 
 # -- within prose
 
@@ -137,30 +146,34 @@ def embedded(text: str) -> tuple[str, Any]:
     return text, None
 
 
-_PYTHON: Final = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|[{}\[\]()]", re.DOTALL)
+_MARKS: Final = re.compile(r"\\.|['\"{}\[\]()]", re.DOTALL)
 
 
 def _repr(text: str, start: int) -> tuple[Any, int] | None:
     """The Python literal, or the JSON with escaped quotation marks, that begins here, and its end."""
+    if text.startswith('{\\"', start):
+        value = decoded(text[start:].replace('\\"', '"').replace("\\n", " ").replace("\\\\", "\\"))
+        return None if value is None else (value, len(text))
     end = _end(text, start)
-    if not end:
-        return None
     literal = text[start:end]
     try:
-        return ast.literal_eval(literal), end
+        return (ast.literal_eval(literal), end) if end else None
     except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
-        value = _json(literal.replace('\\"', '"').replace("\\n", " ").replace("\\\\", "\\"))
+        value = _json(literal.replace("\\n", " "))
         return None if value is None else (value, end)
 
 
 def _end(text: str, start: int) -> int:
     """Where the bracket that opens here closes, or 0."""
-    depth = 0
-    for match in _PYTHON.finditer(text, start):
-        if match[0] in "{[(":
+    depth, within = 0, ""
+    for token in _MARKS.finditer(text, start):
+        mark = token[0]
+        if within or mark in "'\"":
+            within = "" if mark == within else within or (mark if mark in "'\"" else "")
+        elif mark in "{[(":
             depth += 1
-        elif match[0] in "}])":
+        elif mark in "}])":
             depth -= 1
             if not depth:
-                return match.end()
+                return token.end()
     return 0

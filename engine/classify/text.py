@@ -36,17 +36,24 @@ CLASS: Final = re.compile(
     r"(?:[a-z_]{1,32}\.)?([A-Z][A-Za-z]{2,64}(?:Error|Exception)|[A-Z][A-Za-z]{1,48}(?:\.[A-Z][A-Za-z]{1,48}){1,4})\b"
 )
 """An exception's class: a code, and no word of the diagnosis."""
+_SPACES: Final = re.compile(r"[^\S\n]+")
+_REQUEST_ID: Final = re.compile(r"\(?\brequest[ _-]?id: ?[\w-]{1,128}\)?", re.IGNORECASE)
+"""What servers and proxies add to a message that is complete without it."""
 _WHERE: Final = re.compile(r" in ['\"`][\w.\[\]]{1,128}['\"`]")
 """Merely the place of what is wrong."""
 _VALIDATOR: Final = re.compile(r"\bInput (?=should (?:be|have))")
 """A validator says it of any field."""
 _SCHEMA_PATH: Final = re.compile(r"context=\([^)]{0,300}\)")
-_SENTENCE_END: Final = re.compile(r"(?<=[.!?])\s+|\n|[。;]")
+_SENTENCE_END: Final = re.compile(r"(?<=[.!?])\s|\n(?=\s{0,40}[^\sa-z0-9('\"`])|\n\s{0,40}\n|[。;]")
+"""Where a line breaks before a word in lower case, it is but wrapped."""
 
 
 def diagnosis(message: str) -> str:
     """The part of a message that may be matched: no more than is bounded, and nothing that it quotes."""
     text = message if len(message) <= HEAD + TAIL else f"{message[:HEAD]}\n{message[-TAIL:]}"
+    text = _SPACES.sub(" ", text)
+    if "equest" in text or "EQUEST" in text:
+        text = _REQUEST_ID.sub(" ", text)
     text = text.replace(" -> ", ".")  # the path of a field, as some validators write it
     if "://" in text:
         text = _URL.sub(" ", text)
@@ -75,7 +82,18 @@ _QUOTE: Final = re.compile("['\"`]")
 
 def sentences(message: str) -> tuple[str, ...]:
     """The sentences of a message that may be matched."""
-    return tuple(part for part in map(str.strip, _SENTENCE_END.split(diagnosis(message))) if part)
+    parts = (_beheaded(part.strip()) for part in _SENTENCE_END.split(diagnosis(message)))
+    return tuple(part for part in parts if part)
+
+
+_HEAD_CLASS: Final = re.compile(r"(?:[a-z_]{1,32}\.)?[A-Z][A-Za-z]{2,64}(?:Error|Exception)\b[\s:-]{0,4}")
+
+
+def _beheaded(sentence: str) -> str:
+    """A sentence without the classes of exceptions in front of it: they are codes, and none of its words."""
+    while found := _HEAD_CLASS.match(sentence):
+        sentence = sentence[found.end() :]
+    return sentence
 
 
 # -- words
@@ -107,11 +125,12 @@ def words(sentence: str) -> list[str]:
     """
     if not sentence.isascii():
         sentence = sentence.translate(_APOSTROPHES)
-    if "n't" in sentence or "N'T" in sentence or "annot" in sentence:
+    if _MAY_NEGATE.search(sentence):
         sentence = _NEGATED.sub(" not", sentence)
     return [word for chunk in _CHUNK.findall(sentence) for word in _words(chunk)]
 
 
+_MAY_NEGATE: Final = re.compile(r"n't|annot", re.IGNORECASE)
 _NEGATED: Final = re.compile(r"(?i:(?<=ca)n't|(?<=can)not|n't)\b")
 
 

@@ -19,8 +19,8 @@ from turnout.engine.classify.objects import Fields
 from turnout.engine.classify.reply import Reply
 from turnout.engine.classify.text import CLASS, sentences
 
-MAX_STEPS: Final = 8
-"""Four wrappers deep, each of them an object and the field that holds the next."""
+MAX_STEPS: Final = 12
+"""Six wrappers deep, each of them an object and the field that holds the next."""
 MAX_FINDINGS: Final = 16
 MAX_CLASSES: Final = 4
 _NOTHING: Final = ("None", "null", "undefined")
@@ -48,6 +48,8 @@ class Finding(Struct, frozen=True):
     code: str = ""
     names: tuple[str, ...] = ()
     """The values of type, status name and reason."""
+    classes: tuple[str, ...] = ()
+    """The classes of exceptions that the message names: what a proxy made of the status, mostly."""
     param: str = ""
     status: int | None = None
     """An HTTP status that the body itself states."""
@@ -68,6 +70,13 @@ class Finding(Struct, frozen=True):
             yield "code", self.code
         for name in self.names:
             yield "type", name
+
+    @property
+    def weak_codes(self) -> Iterator[tuple[str, str]]:
+        """The codes, and the classes that the message names."""
+        yield from self.codes
+        for name in self.classes:
+            yield self.spoken or "message", name
 
     @property
     def message_at(self) -> str:
@@ -131,7 +140,7 @@ def _walk(value: Any, path: str, depth: int) -> Iterator[Finding]:
         if message:
             stated = _STATED.search(message)
             status = int(stated[1]) if stated else None
-            yield Finding(path, depth, message, names=tuple(_classes(message)), status=status)
+            yield Finding(path, depth, message, classes=tuple(_classes(message)), status=status)
         yield from _walk(inner, path, depth + 1)
     elif isinstance(value, list | tuple):
         for index, item in enumerate(value[:MAX_FINDINGS]):
@@ -180,7 +189,8 @@ def _own(fields: Fields, path: str, depth: int) -> tuple[Finding, Any]:
         depth=depth,
         message=_clean(message),
         code=code,
-        names=(*named, *_classes(message)),
+        names=tuple(named),
+        classes=tuple(_classes(message)),
         param="" if " " in param else param,
         status=next((status for number in numbers if (status := _status(number))), None),
         spoken=fields.spelt(spoken) if spoken else "",

@@ -65,3 +65,13 @@ class Verdict(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A connection that was kept broke before any byte of a reply: a fresh one deserves another try."""
     request_id: str = ""
     """The upstream's own id of the request."""
+
+    @property
+    def error_status(self) -> int | None:
+        """The HTTP status; where that is none of an error (a 200), the error's own numeric code."""
+        if self.status is None or 400 <= self.status <= 599:
+            return self.status
+        stated = (
+            int(self.code) if self.code.isascii() and self.code.isdecimal() and len(self.code) == 3 else 0
+        )
+        return stated if 400 <= stated <= 599 else self.status
