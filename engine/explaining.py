@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from turnout.engine.classify import (
-    UNRECOGNISED,
-    Verdict,
-    codes,
-)
-from turnout.engine.classify.text import folded, unquoted
+from turnout.engine.classify import UNRECOGNISED, Reply, Verdict
+from turnout.engine.classify.operator import Condition, ErrorRule, conditions
+from turnout.engine.classify.unwrap import findings
 from turnout.engine.classify.verdict import Feature
 from turnout.engine.policy import FORBIDDEN, Action, Policy, case_of
-from turnout.engine.printable import printable, printable_json
+from turnout.engine.printable import printable, printable_json, shortened
 from turnout.engine.probe import Probe
 from turnout.engine.redaction import Quotations, Redactor
 from turnout.engine.targets import Target
@@ -36,8 +33,19 @@ MEANINGS: Final[Mapping[str, str]] = {
 }
 """What each row of a policy is about."""
 
-_EXAMPLE: Final = 60
-"""Characters of a message that an example rule looks for."""
+ANSWER: Final[Mapping[str, object]] = {
+    "kind": None,
+    "reason": None,
+    "features": (),
+    "param": None,
+    "retryable": False,
+    "retry_after": None,
+    "evidence": {"rule": "answer", "field": "body", "matched": ()},
+}
+"""What `told` would say of a reply that is a complete answer, and so has no verdict."""
+
+MOST: Final = 5
+"""Rules that are gone through, and paths of a reply that are named, before the rest is counted."""
 
 _REDACTOR: Final = Redactor((), Quotations({}))
 """Whoever explains a reply has neither the request nor the credential: what looks like a key is cut out."""
@@ -99,23 +107,52 @@ def explain(verdict: Verdict, policy: Policy, target: Target) -> Iterator[tuple[
         yield "", printable(f"matched {entry}")
 
 
-def example(verdict: Verdict) -> str:
-    """A rule of a deployment file that would know this reply, for its reader to finish."""
-    code, said = _REDACTOR.clean(verdict.code), _telling(verdict.message)
-    if codes.normal(code) not in ("", str(verdict.status)):
-        known_by = f"code = {_toml(code)}"
-    elif said:
-        known_by = f"contains = {_toml(said)}"
-    else:
-        known_by = "# this reply says no more, and so the rule takes every reply with its status"
-    return "\n".join(
-        (
-            "[[llm_clients.NAME.errors]]",
-            f"status = {verdict.status}",
-            known_by,
-            f'kind = "{Kind.CAPABILITY}"  # or what it is',
+def unheld(rules: Sequence[ErrorRule], reply: Reply) -> Iterator[str]:
+    """Why none of these rules decided a reply: of each, in a line, what of it holds and what does not."""
+    found = findings(reply)
+    stated = next((str(finding.status) for finding in found if finding.status is not None), "")
+    status = f"{reply.status}, and states {stated}" if stated else str(reply.status)
+    for rule in rules[:MOST]:
+        asked = ", ".join(
+            f"{condition.key} {_asked_for(condition.asked)} {_whether(condition, rule.field, status)}"
+            for condition in conditions(rule, reply.status, found)
         )
+        yield f"your rule {printable(rule.name)} does not hold: {asked}"
+    if len(rules) > MOST:
+        yield f"and {len(rules) - MOST} more"
+
+
+def _asked_for(value: str | int) -> str:
+    return (
+        str(value)
+        if isinstance(value, int)
+        else printable_json(json.dumps(shortened(value), ensure_ascii=False))
     )
+
+
+def _whether(condition: Condition, field: str | None, status: str) -> str:
+    if condition.place is not None:
+        return "yes"
+    if condition.key == "status":
+        return f"no (the reply has {status})"
+    if condition.elsewhere is not None:
+        return f"no (it stands at {_path(condition.elsewhere)}, not at {_path(field or '')})"
+    if condition.in_message is not None:
+        return f"no (it is no code, but part of the message at {_path(condition.in_message)}: use contains)"
+    what = "code" if condition.key == "code" else "message"
+    if not condition.looked_at:
+        return f"no (the reply has no {what})"
+    return f"no (the reply has another {what}, at {_paths(condition.looked_at)})"
+
+
+def _paths(paths: Sequence[str]) -> str:
+    different = tuple(dict.fromkeys(paths))
+    more = [f"{len(different) - MOST} more"] if len(different) > MOST else []
+    return ", ".join([*map(_path, different[:MOST]), *more])
+
+
+def _path(path: str) -> str:
+    return printable(shortened(path))
 
 
 def _done(verdict: Verdict, policy: Policy) -> str:
@@ -152,14 +189,3 @@ def _again(verdict: Verdict, target: Target) -> str:
 
 def _shown(text: str) -> str:
     return printable(_REDACTOR.clean(text))
-
-
-def _telling(message: str) -> str:
-    """The beginning of a message, up to the end of a word; empty where it is not to be shown as it came."""
-    said = _REDACTOR.clean(message)
-    said = said if len(said) <= _EXAMPLE else said[:_EXAMPLE].rpartition(" ")[0]
-    return said if folded(said) in folded(unquoted(message)) else ""
-
-
-def _toml(text: str) -> str:
-    return printable_json(json.dumps(text, ensure_ascii=False))

@@ -29,7 +29,7 @@ class _Line(msgspec.Struct):
     status: int | None = None
     headers: dict[str, str] | None = None
     event: str | None = None
-    body: Any = None
+    body: Any = msgspec.UNSET
 
 
 _WANTED: Final[Mapping[str, str]] = {
@@ -79,7 +79,8 @@ def _next(lines: BinaryIO, number: int) -> bytes:
 
 
 def kept(line: bytes) -> Kept:
-    """The reply of one line. What is missing or null has its default; unknown fields are ignored.
+    """The reply of one line. What is missing or null has its default, but for `body`, which has to be there,
+    and of a reply over HTTP `status`. A body of null is an empty one. Unknown fields are ignored.
 
     Raises:
         ReplyError: what is wrong with the line, and what would be right.
@@ -103,6 +104,8 @@ def _reply(given: _Line) -> Reply:
     status = given.status
     if status is None and given.transport in (None, "http"):
         raise ReplyError(f"status: is missing; give {_WANTED['status']}")
+    if given.body is msgspec.UNSET:
+        raise ReplyError("body: is missing; give the text as it came, empty if there was none")
     return Reply(
         status=_IN_A_200 if status is None else status,
         body=_encoded(given.body),

@@ -647,6 +647,14 @@ def test_what_a_deployment_file_leaves_out_has_its_default(tmp_path: Path) -> No
         ({"dir": ""}, "error: [capture] dir: names no directory that can be used; give a path like captured"),
         ({"dir": 7}, "error: [capture] dir: is a whole number; give a string"),
         ({"dir": "{taken}"}, "error: [capture] dir: is a file; give the path of a directory"),
+        (
+            {"dir": "~/captured"},
+            "error: [capture] dir: begins with ~, which is taken as it stands; write the whole path",
+        ),
+        (
+            {"dir": "$HOME/captured"},
+            "error: [capture] dir: holds $, which is taken as it stands; write the whole path",
+        ),
         ({"dir": ".", "max_bytes": 10}, "error: [capture] max_bytes: is 10; give 1024 to 67108864"),
         ({"dir": ".", "size": 10}, "error: [capture] size: is unknown here; choose from dir, max_bytes"),
         (
@@ -655,7 +663,17 @@ def test_what_a_deployment_file_leaves_out_has_its_default(tmp_path: Path) -> No
             " see that it can be where turnout runs",
         ),
     ],
-    ids=["no dir", "empty", "a number", "a file", "too small", "unknown", "not to be made"],
+    ids=[
+        "no dir",
+        "empty",
+        "a number",
+        "a file",
+        "a tilde",
+        "a variable",
+        "too small",
+        "unknown",
+        "not to be made",
+    ],
 )
 def test_a_mistake_in_a_deployment_file(tmp_path: Path, keys: dict[str, Any], line: str) -> None:
     (tmp_path / "taken").touch()

@@ -15,13 +15,19 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from hypothesis import given
+from hypothesis import strategies as st
 from syrupy.assertion import SnapshotAssertion
 
+from turnout import ErrorRule
+from turnout.engine.classify import Reply
+from turnout.engine.classify import classify as read_by_rules
 from turnout.engine.cli import classify as command
 from turnout.engine.cli import main
 from turnout.engine.explaining import MEANINGS
 from turnout.engine.policy import DEFAULT
 from turnout.engine.replies import MAX_LINE
+from turnout.engine.suggesting import suggested
 
 KEYS = ["id", "kind", "reason", "features", "param", "retryable", "retry_after", "evidence"]
 
@@ -134,7 +140,7 @@ def test_an_error_event_of_a_stream_needs_no_status() -> None:
 
 def test_an_answer_is_called_one() -> None:
     shown = classify("--status", "200", body=ANSWER)
-    assert (shown.exit_code, shown.output) == (0, f"{command.ANSWER}\n")
+    assert (shown.exit_code, shown.output) == (0, f"{command.NO_FAILURE}\n")
     assert json.loads(classify("--status", "200", "--json", body=ANSWER).output) == {"answer": True}
 
 
@@ -154,35 +160,146 @@ def test_an_answer_of_a_format_that_cannot_be_read_is_not_called_one() -> None:
 # -- a reply that no rule knows
 
 
-def rule_in(shown: Result) -> Any:
+def ready(shown: Result) -> str:
     """The ready rule that is shown, as a deployment file would hold it."""
-    text = "\n".join(line for line in shown.output.splitlines() if re.match(r"  \S", line))
-    return tomllib.loads(text)["llm_clients"]["NAME"]["errors"]
+    return "\n".join(line.strip() for line in shown.output.splitlines() if re.match(r"  \S", line))
+
+
+def rule_for(body: str | bytes, status: int = 418) -> Any:
+    shown = classify("--status", str(status), body=body)
+    assert "report it" in shown.output
+    (rule,) = tomllib.loads(ready(shown))["llm_clients"]["NAME"]["errors"]
+    return rule
 
 
 def test_an_unrecognised_reply_comes_with_a_rule_made_from_it() -> None:
-    shown = classify("--status", "418", body=UNKNOWN)
-    assert rule_in(shown) == [{"status": 418, "code": "E-77", "kind": "capability"}]
-    assert "report it" in shown.output
+    assert rule_for(UNKNOWN) == {"status": 418, "code": "E-77", "kind": "capability"}
 
 
-def test_without_a_code_the_rule_looks_for_how_the_message_begins() -> None:
-    message = 'It is "odd" \\ here and goes on for much longer than a rule has any need of.'
-    (rule,) = rule_in(classify("--status", "418", body=error(message, code=418)))
-    assert rule == {"status": 418, "contains": rule["contains"], "kind": "capability"}
-    assert len(rule["contains"]) > 40
-    assert message.startswith(f"{rule['contains']} ")
+@pytest.mark.parametrize(
+    ("said", "looked_for"),
+    [
+        ("E-77: no pictures", "no pictures"),
+        ("The lane for pictures is shut (request 7f3a9c).", "The lane for pictures is shut (request"),
+        ("Job 12 of lane 7 cannot see the kittens of user 4412", "cannot see the kittens of user"),
+        ("It goes on for very much longer, and on, than a rule has any need of.", None),
+    ],
+    ids=["a code in front", "an id behind", "between numbers", "long"],
+)
+def test_without_a_code_the_rule_looks_for_words_that_hold_no_number(
+    said: str, looked_for: str | None
+) -> None:
+    rule = rule_for(error(said))
+    if looked_for is None:
+        assert said.startswith(rule["contains"])
+        assert 40 < len(rule["contains"]) <= 60
+        looked_for = rule["contains"]
+    assert {key: rule[key] for key in ("status", "contains", "kind")} == {
+        "status": 418,
+        "contains": looked_for,
+        "kind": "capability",
+    }
 
 
-@pytest.mark.parametrize("body", ["", error("sk-abcdefghijklmnop1234567890 odd")])
-def test_where_a_reply_tells_nothing_that_can_be_shown_the_rule_says_how_wide_it_is(body: str) -> None:
+def test_quotes_and_what_toml_would_take_for_its_own_are_written_so_that_they_mean_themselves() -> None:
+    assert (
+        rule_for(error('It is "odd" \\ here in this lane'))["contains"] == 'It is "odd" \\ here in this lane'
+    )
+
+
+def test_the_rule_names_the_feature_that_the_reply_speaks_of() -> None:
+    assert rule_for(error("E-77: no pictures", code="E-77"))["features"] == ["image"]
+
+
+@pytest.mark.parametrize("code", ["invalid_request_error", "bad_request", "error", "api_error", "400", 418])
+def test_a_code_that_comes_with_anything_is_not_what_a_rule_looks_for(code: Any) -> None:
+    assert rule_for(error("The flux capacitor is not charged", code=code, type="invalid_request_error")) == {
+        "status": 418,
+        "contains": "The flux capacitor is not charged",
+        "kind": "capability",
+    }
+
+
+def test_a_type_tells_more_than_few_words_and_less_than_many() -> None:
+    assert rule_for(error("Lane shut.", type="lane_shut"))["code"] == "lane_shut"
+    assert rule_for(error("The flux capacitor is not charged", type="lane_shut"))["contains"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "",
+        error("sk-abcdefghijklmnop1234567890 odd"),
+        error("Bad Request", type="invalid_request_error"),
+        error("Error 77", code=418),
+        error("Unprocessable Entity"),
+        error("I'm a Teapot", code="error"),
+    ],
+)
+def test_no_rule_is_made_of_what_every_reply_of_its_status_says(body: str) -> None:
     shown = classify("--status", "418", body=body)
-    assert rule_in(shown) == [{"status": 418, "kind": "capability"}]
-    assert "takes every reply with its status" in shown.output
+    assert ready(shown) == ""
+    assert "No rule is made ready for it" in " ".join(shown.output.split())
+    assert "report it" in shown.output
 
 
 def test_a_reply_that_a_rule_knows_needs_none() -> None:
     assert "llm_clients" not in classify("--status", "400", body=OVERFLOW).output
+
+
+def test_the_rule_looks_at_the_innermost_message() -> None:
+    inner = {"error": {"message": "The flux capacitor is flat"}}
+    wrapped = error(
+        "Our provider has refused this and we cannot say why", metadata={"raw": json.dumps(inner)}
+    )
+    assert rule_for(wrapped)["contains"] == "The flux capacitor is flat"
+
+
+@given(st.text(max_size=200), st.text(max_size=20), st.text(max_size=20), st.sampled_from([200, 400, 418]))
+def test_a_ready_rule_always_knows_its_reply_and_asks_for_more_than_a_status(
+    said: str, code: str, type: str, status: int
+) -> None:
+    reply = Reply(status=status, body=error(said, code=code, type=type).encode())
+    if (rule := suggested(reply, ["image"], "llm_clients.house.errors")) is not None:
+        (written,) = tomllib.loads(rule)["llm_clients"]["house"]["errors"]
+        assert written.keys() - {"status", "kind", "features"} in ({"code"}, {"contains"})
+        rules = (ErrorRule(**written, name="mine"),)
+        assert read_by_rules(reply, now=0, rules=rules).evidence.rule == "mine"
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("E-77: no pictures", "image: picture, and nothing that is said of it"),
+        ("Exceeded", "exceeds: exceed, and nothing that it is said of"),
+        ("The flux is charged", "no phrase of what it says"),
+        ("First. The picture is odd. Last.", "sentence 2: image: picture, and nothing that is said of it"),
+    ],
+)
+def test_of_an_unrecognised_reply_the_half_that_is_known_is_told(said: str, told: str) -> None:
+    knows = words(classify("--status", "418", body=error(said)))["knows"]
+    assert knows == f"{told} what is missing goes into engine/classify/concepts.py"
+
+
+def test_where_both_halves_are_known_the_rule_for_them_is_missing() -> None:
+    knows = words(classify("--status", "418", body=error("The turn is too long.")))["knows"]
+    assert knows.startswith("turn: turn, and exceeds: too long, but no rule for the two together")
+    assert knows.endswith(
+        "what is missing goes into engine/classify/rules.py, or engine/classify/concepts.py"
+    )
+
+
+def test_what_is_known_is_told_of_few_sentences_in_few_phrases() -> None:
+    said = "The image, audio, video, file, stream, tools and role are odd.\n" * 30
+    knows = words(classify("--status", "418", body=error(said)))["knows"]
+    assert re.search(r"sentence 4: image: image, audio: audio, video: video, \d more, and nothing", knows)
+    assert "sentence 5" not in knows
+    assert "and something of 26 more sentences" in knows
+
+
+@pytest.mark.parametrize("body", ["", "{}", OVERFLOW, "<html><body>E-77: no pictures"])
+def test_of_a_reply_without_a_sentence_or_with_a_rule_nothing_is_told(body: str) -> None:
+    assert "knows" not in words(classify("--status", "418", body=body))
 
 
 # -- what must not be printed
@@ -249,6 +366,10 @@ def test_one_reply_as_json() -> None:
         (["--status", "400", "--header", "=20"], "NAME=VALUE"),
         (["--status", "400", "--target", "a"], "give --deployment"),
         (["--status", "400", "--route", "a"], "give --deployment"),
+        (["reply.json"], "turnout classify --status 400 < reply.json"),
+        (["--status", "422", "reply.json"], "turnout classify --status 422 < reply.json"),
+        (["--jsonl", "-", "more.jsonl"], "--jsonl takes one file; leave more.jsonl out."),
+        (["--stauts", "400"], "--status"),
         (["--jsonl", "-", "--status", "400"], "leave '--status' out"),
         (["--jsonl", "-", "--json"], "leave '--json' out"),
         (["--jsonl", "missing.jsonl"], "missing.jsonl"),
@@ -396,12 +517,110 @@ def test_a_refusal_that_does_not_tell_what_it_refuses_says_so(deployment: str) -
     assert told["refused"] == "other: the reply does not tell what"
 
 
+def unheld(deployment: str, rules: str, body: str, status: int = 418, target: str = "a") -> str:
+    """What is told of rules that did not decide a reply."""
+    Path(deployment).write_text(DEPLOYMENT + rules)
+    shown = classify("--status", str(status), "--deployment", deployment, "--target", target, body=body)
+    assert shown.exit_code == 0, shown.output
+    return words(shown).get("rules", "")
+
+
+def own(**given: Any) -> str:
+    lines = [f"{key} = {json.dumps(value)}" for key, value in {"kind": "auth", **given}.items()]
+    return "\n".join(["[[llm_clients.here.errors]]", *lines, ""])
+
+
+MINE = "your rule llm_clients.here.errors[0] does not hold: "
+
+
 @pytest.mark.parametrize(
-    "body", [UNKNOWN, OWN, error("Only this, which goes on until it is cut at a word, and on."), "odd"]
+    ("rule", "body", "told"),
+    [
+        (
+            {"status": 418, "code": "E-77"},
+            error("odd"),
+            'status 418 yes, code "E-77" no (the reply has no code)',
+        ),
+        ({"status": 400, "code": "E-77"}, UNKNOWN, 'status 400 no (the reply has 418), code "E-77" yes'),
+        ({"status": 400}, error("odd", code=422), "status 400 no (the reply has 418, and states 422)"),
+        ({"code": "E-78"}, UNKNOWN, 'code "E-78" no (the reply has another code, at error.code)'),
+        (
+            {"code": "E-78"},
+            OWN,
+            'code "E-78" no (it is no code, but part of the message at error.message: use contains)',
+        ),
+        ({"contains": "no movies"}, "", 'contains "no movies" no (the reply has no message)'),
+        (
+            {"contains": "no .+res"},
+            OWN,
+            'contains "no .+res" no (the reply has another message, at error.message)',
+        ),
+        (
+            {"contains": "No Pictures", "field": "detail"},
+            OWN,
+            'contains "No Pictures" no (it stands at error.message, not at detail)',
+        ),
+        (
+            {"code": "E-77", "field": "error.type"},
+            UNKNOWN,
+            'code "E-77" no (it stands at error.code, not at error.type)',
+        ),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, dict) else "",
+)
+def test_a_rule_that_does_not_hold_says_which_of_its_conditions_do(
+    rule: dict[str, Any], body: str, told: str, deployment: str
+) -> None:
+    assert unheld(deployment, own(**rule), body) == MINE + told
+
+
+def test_rules_are_told_of_whoever_decided_but_one_of_them(deployment: str) -> None:
+    assert unheld(deployment, own(status=400), REFUSAL) == f"{MINE}status 400 no (the reply has 418)"
+    assert unheld(deployment, own(status=400) + own(status=418), REFUSAL) == ""
+
+
+def test_of_many_rules_a_handful_is_told(deployment: str) -> None:
+    told = unheld(deployment, "".join(own(status=500 + n) for n in range(9)), REFUSAL)
+    assert told.count("your rule") == 5
+    assert told.endswith("and 4 more")
+
+
+def test_no_rule_is_told_of_where_none_was_asked(deployment: str) -> None:
+    assert unheld(deployment, "", REFUSAL) == ""
+    assert unheld(deployment, own(status=400), "{}", status=200) == ""
+
+
+def test_a_rule_that_does_not_hold_steers_no_terminal(deployment: str) -> None:
+    Path(deployment).write_text(DEPLOYMENT + own(contains="\u009b2J\u202ex" + "y" * 500))
+    shown = classify("--status", "418", "--deployment", deployment, "--target", "a", body=OWN)
+    assert all(line.isprintable() for line in shown.output.split("\n"))
+    assert "y" * 121 not in shown.output.replace("\n", "").replace(" ", "")
+
+
+@pytest.mark.parametrize(
+    ("target", "errors", "table"),
+    [
+        ("a", "", "[[llm_clients.here.errors]]"),
+        ("a", '[[targets.a.errors]]\nstatus = 400\nkind = "auth"\n', "[[targets.a.errors]]"),
+        ("b", '[[targets.a.errors]]\nstatus = 400\nkind = "auth"\n', "[[llm_clients.here.errors]]"),
+    ],
+    ids=["its client's", "its own", "another's own"],
+)
+def test_in_a_targets_place_the_ready_rule_goes_where_its_rules_are(
+    target: str, errors: str, table: str, deployment: str
+) -> None:
+    Path(deployment).write_text(DEPLOYMENT + errors)
+    place = ["--deployment", deployment, "--target", target, "--route", "chat"]
+    shown = classify("--status", "418", *place, body=UNKNOWN)
+    assert ready(shown).startswith(f"{table}\nstatus = 418\n")
+    assert "NAME" not in shown.output
+
+
+@pytest.mark.parametrize(
+    "body", [UNKNOWN, OWN, error("Only this, which goes on until it is cut at a word, and on."), "odd lanes"]
 )
 def test_the_ready_rule_knows_the_reply_that_it_was_made_from(body: str, deployment: str) -> None:
-    shown = classify("--status", "418", body=body)
-    text = "\n".join(line for line in shown.output.splitlines() if re.match(r"  \S", line))
+    text = ready(classify("--status", "418", body=body))
     Path(deployment).write_text(f"{DEPLOYMENT}\n{text.replace('NAME', 'here')}\n")
     told = words(classify("--status", "418", "--deployment", deployment, "--target", "a", body=body))
     assert told["evidence"].startswith("rule llm_clients.here.errors[0], on ")
@@ -489,7 +708,7 @@ def test_what_a_line_is_labelled_as_changes_nothing(body: str) -> None:
 
 def test_what_is_missing_has_its_default() -> None:
     assert one(body=None)["kind"] == "caller_error"
-    shown = many('{"status": 503}')
+    shown = many('{"status": 503, "body": ""}')
     assert json.loads(shown.output)["id"] is None
     assert json.loads(shown.output)["kind"] == "unavailable"
 
@@ -511,19 +730,41 @@ def test_a_body_may_be_json_and_a_format_any() -> None:
 
 
 def test_a_200_without_an_error_is_unreadable_in_a_body_and_read_in_an_event() -> None:
-    assert one(transport="http_200_body", status=200, body=ANSWER)["evidence"]["rule"] == "unreadable"
+    assert one(transport="http_200_body", status=200, body="{}")["evidence"]["rule"] == "unreadable"
     assert one(transport="sse_event", status=200, body="{}")["evidence"]["rule"] != "unreadable"
 
 
-def test_nothing_in_is_nothing_out() -> None:
-    assert (many().exit_code, many().output) == (0, "")
-    assert many("", "  ", "").output == ""
+def test_a_complete_answer_has_no_kind_and_says_so() -> None:
+    told = one(transport="http_200_body", status=200, body=ANSWER)
+    assert list(told) == KEYS
+    assert told == {
+        "id": "r-1",
+        "kind": None,
+        "reason": None,
+        "features": [],
+        "param": None,
+        "retryable": False,
+        "retry_after": None,
+        "evidence": {"rule": "answer", "field": "body", "matched": []},
+    }
+
+
+def test_the_help_tells_what_is_printed_of_a_line() -> None:
+    told = " ".join(classify("--help").output.split())
+    assert f"with the keys {', '.join(KEYS[:-1])} and {KEYS[-1]}" in told
+    assert "null means that it does not: the caller gets the error" in told
+
+
+@pytest.mark.parametrize("lines", [(), ("", "  ", "")], ids=["nothing", "empty lines"])
+def test_nothing_in_is_nothing_out_and_that_is_said(lines: tuple[str, ...]) -> None:
+    shown = many(*lines)
+    assert (shown.exit_code, shown.stdout, shown.stderr) == (0, "", "<stdin>: holds no reply\n")
 
 
 def test_ids_come_back_as_they_were_and_steer_no_terminal() -> None:
-    for given in (HOSTILE, "\ud800", 7, "café"):
-        shown = many(line(id=given))
-        assert json.loads(shown.output)["id"] == given
+    for name in (HOSTILE, "\ud800", 7, "café"):
+        shown = many(line(id=name))
+        assert json.loads(shown.output)["id"] == name
         assert all(each.isprintable() for each in shown.output.split("\n"))
 
 
@@ -533,6 +774,7 @@ BROKEN = {
     "nested": ("[" * 100_000, "is no JSON object; give one reply a line"),
     "no-text": ("\udcff", "is no JSON object; give one reply a line"),
     "status-missing": ("{}", "status: is missing; give a whole number"),
+    "body-missing": ('{"status": 400}', "body: is missing; give the text as it came"),
     "status-text": (line(status="400"), "status: cannot be used; give a whole number"),
     "status-true": (line(status=True), "status: cannot be used; give a whole number"),
     "headers-list": (line(headers=[]), "headers: cannot be used; give an object of strings"),
@@ -571,7 +813,7 @@ def test_the_longest_line_is_read_whatever_ends_it() -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/zero").exists(), reason="a system without /dev/zero")
-def test_a_line_without_an_end_is_given_up() -> None:
+def test_a_line_without_an_end_is_writtenup() -> None:
     shown = classify("--jsonl", "/dev/zero")
     assert shown.exit_code == 2
     assert f"/dev/zero: line 1: is longer than {MAX_LINE} bytes" in shown.stderr

@@ -538,6 +538,12 @@ class TestReferences:
         ]
         assert loads(document), "a credential that no route needs is not asked for"
 
+    @pytest.mark.parametrize("below", [{"errors": [{"kind": "auth", "status": 401}]}, {"max_retries": 1}])
+    def test_what_nothing_uses_may_be_a_name_that_was_mistyped(self, below: dict[str, Any]) -> None:
+        document = small()
+        document["llm_clients"]["hree"] = below
+        assert only(document) == "warning: [llm_clients.hree]: is used by no target; did you mean here?"
+
     def test_a_ladder_names_targets_each_once(self) -> None:
         assert told(small(route={"ladder": ["a", "bb", "chat", "a", "b"]})) == [
             "error: [routes.chat] ladder: names 'a' twice; a target is tried once a turn",
@@ -857,7 +863,18 @@ class TestErrors:
             ({"code": 77, **AUTH}, "code: is a whole number; give a string"),
             ({"code": "", **AUTH}, "code: holds no letter a to z and no digit; give the code as the"),
             ({"contains": " ", **AUTH}, "contains: is empty; give words of the upstream's message"),
-            ({"contains": "x", "field": "", **AUTH}, "field: is empty; give a path like error.message"),
+            ({"contains": "x", "field": "", **AUTH}, "field: is empty; give a path as the evidence shows it"),
+            ({"contains": "x", "field": "$.a", **AUTH}, "field: is no path; give a path as the evidence"),
+            ({"message": "x", "status": 400, **AUTH}, "message: is unknown here; did you mean contains?"),
+            ({"pattern": "x", "status": 400, **AUTH}, "pattern: is unknown here; did you mean contains?"),
+            ({"text": "x", "status": 400, **AUTH}, "text: is unknown here; did you mean contains?"),
+            *(
+                (
+                    {"status": 400, "kind": action},
+                    f"kind: is '{action}', an action of [routes.NAME.on]; give here what kind of",
+                )
+                for action in Action
+            ),
             ({"contains": [], **AUTH}, "contains: is a list; give a string"),
             ({"status": 1.5, "field": "error", **AUTH}, ""),
             ({"status": 400, "field": "error", **AUTH}, "field: says where, but not what: give contains or"),
@@ -912,6 +929,31 @@ class TestErrors:
         )
         assert loads(document)
 
+    @pytest.mark.parametrize("text", ["no .* here", "no .+ here", r"E-\d", "^no pictures", "no pictures$"])
+    def test_words_that_look_like_a_pattern_are_taken_as_they_stand(self, text: str) -> None:
+        document = small({"errors": [{"contains": text, **AUTH}]})
+        assert only(document) == (
+            "warning: [llm_clients.here.errors[0]] contains: is no pattern, but taken literally;"
+            " give words of the upstream's message as they stand there"
+        )
+        assert loads(document)
+
+    @pytest.mark.parametrize("text", ["costs $5 a day", "2^3", "a.b", "why? no", "C:\\models", "[image]"])
+    def test_words_that_hold_a_sign_of_a_pattern_are_words(self, text: str) -> None:
+        assert told(small({"errors": [{"contains": text, **AUTH}]})) == []
+
+    def test_where_a_rule_for_a_target_belongs_is_told_as_the_file_writes_it(self) -> None:
+        document = small({"errors": [NO_PICTURES]}, {"errors": []})
+        document["targets"]["own/c"] = {"base_url": "https://c.example"}
+        document["routes"]["chat"]["ladder"] = ["a", "b", "own/c"]
+        deployment = examined(document).deployment
+        assert deployment is not None
+        assert deployment.rules_at == {
+            "a": "targets.a.errors",
+            "b": "llm_clients.here.errors",
+            "own/c": 'targets."own/c".errors',
+        }
+
     def test_no_rules_take_away_those_of_the_client(self) -> None:
         deployment = examined(small({"errors": [NO_PICTURES]}, {"errors": []})).deployment
         assert deployment is not None
@@ -939,6 +981,8 @@ class TestMemory:
             ("sqlite:", "names no file"),
             ("sqlite::memory:", "names no file"),
             ("sqlite:///turnout.db", "names no file"),
+            ("sqlite:~/turnout.db", "begins with ~, which is taken as it stands; write the whole path"),
+            ("sqlite:$HOME/turnout.db", "holds $, which is taken as it stands; write the whole path"),
         ],
     )
     def test_no_memory(self, url: str, what: str) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from turnout import ErrorRule
 from turnout.engine.audit import AuditRecord, ProbeRecord
 from turnout.engine.capture import FILE, Capture
 from turnout.engine.classify import Feature, Reply, Verdict, classify
@@ -21,6 +22,7 @@ from turnout.engine.cli import main
 from turnout.engine.deployment import examine
 from turnout.engine.explaining import MEANINGS
 from turnout.engine.policy import ALLOWED, DEFAULT, FORBIDDEN
+from turnout.engine.recognising import CONCEPTS, RULES
 from turnout.engine.redaction import Quotations, Redactor
 from turnout.engine.targets import Target
 from turnout.machines.vocabulary import ErrorKind as Kind
@@ -139,9 +141,9 @@ class TestWhatIsLookedAt:
         assert "(`messages = [`)" in PROSE
         assert read(400, f"E-77, messages = [{self.SENTENCE!r}]").evidence.rule == "unrecognised"
 
-    @pytest.mark.parametrize(("proxies", "found"), [(3, True), (4, False)])
+    @pytest.mark.parametrize(("proxies", "found"), [(5, True), (6, False)])
     def test_is_as_deep_as_the_page_says(self, proxies: int, *, found: bool) -> None:
-        assert "three proxies" in PROSE
+        assert "five proxies" in PROSE
         body = json.dumps({"error": {"message": self.SENTENCE}})
         for _ in range(proxies):
             body = json.dumps({"error": {"message": f"Upstream said: {body}"}})
@@ -211,6 +213,27 @@ class TestSentences:
         assert len(sentences) == 2
         for sentence in sentences:
             assert read(400, sentence).evidence.rule == "unrecognised", sentence
+
+
+@pytest.mark.parametrize("row", table("The evidence"), ids=lambda row: row["field"].strip("`"))
+def test_the_field_of_the_evidence_is_the_path_that_the_page_shows(row: Row) -> None:
+    verdict = classify(Reply(status=400, body=row["a body"].strip("`").encode()), now=0)
+    assert verdict.evidence.field == row["field"].strip("`")
+
+
+def test_a_rule_that_looks_for_words_names_the_message_as_the_page_says() -> None:
+    (path,) = re.findall(r"names the message itself: `(.+?)`", PAGE)
+    body = table("The evidence")[0]["a body"].strip("`").encode()
+    for field in (None, path):
+        rules = (ErrorRule(kind="auth", contains="tools", field=field),)
+        assert classify(Reply(status=400, body=body), now=0, rules=rules).evidence.field == path
+
+
+def test_whatever_a_contributor_is_sent_to_is_there() -> None:
+    told = re.findall(r"`(?:pytest |python )?((?:engine|tests|benchmarks)/[\w/.]+)[^`]*`", PAGE + CORPUS_PAGE)
+    assert {CONCEPTS, RULES, "tests/corpus/reports.jsonl", "tests/test_corpus.py"} <= set(told)
+    for path in told:
+        assert (HOUSE / path).exists(), path
 
 
 def test_every_entry_that_is_named_exists() -> None:

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from turnout import ConfigurationError, ErrorKind, ErrorRule, Feature, Target
 from turnout.engine.classify import Reply, Verdict, classify
-from turnout.engine.classify.operator import covers
+from turnout.engine.classify.operator import Condition, conditions, covers
+from turnout.engine.classify.unwrap import findings
 
 NO_PICTURES = {"error": {"message": "E-77: no  pictures\nhere", "code": "E-77", "type": "RefusedInput"}}
 WRAPPED = {
@@ -183,12 +184,15 @@ class TestContains:
             {"error": {"message": "value error", "input": "no pictures here"}},
             {"error": {"message": "tool failed", "failed_generation": "no pictures here"}},
             {"error": {"message": "x"}, "prompt": "no pictures here"},
-            b'{"error": {"message": "no pictures here',
+            b'{"error": {"message": "x", "input": "no pictures here',
         ],
         ids=["quoted in the message", "an input", "a generation", "a prompt", "cut JSON"],
     )
     def test_is_never_found_in_what_echoes_the_request(self, body: Any) -> None:
         assert not holds(body, contains="no pictures")
+
+    def test_is_found_in_a_message_that_was_cut_off(self) -> None:
+        assert holds(b'{"error": {"message": "no pictures here', contains="no pictures")
 
     def test_is_found_before_a_message_begins_to_quote_and_not_beyond(self) -> None:
         body = {"message": "No pictures! Received: {'content': 'my kittens'}"}
@@ -233,8 +237,24 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "field-empty": (
         {"kind": "auth", "contains": "x", "field": ""},
-        "field: is empty; give a path like error.message",
+        "field: is empty; give a path as the evidence shows it, such as error.message",
     ),
+    **{
+        f"field-{name}": (
+            {"kind": "auth", "contains": "x", "field": field},
+            "field: is no path; give a path as the evidence shows it, such as error.message",
+        )
+        for name, field in {
+            "dollar": "$.error.message",
+            "pointer": "/error/message",
+            "words": "the message",
+            "dot-first": ".error",
+            "dot-last": "error.",
+            "dots": "error..message",
+            "any-place": "errors[].msg",
+            "newline": "error\n",
+        }.items()
+    },
     "field-alone": (
         {"kind": "auth", "status": 400, "field": "error.message"},
         "field: says where, but not what: give contains or code too",
@@ -274,6 +294,49 @@ def test_the_bounds_of_a_status_are_within(status: int) -> None:
 def test_words_may_be_given_as_the_enums_have_them() -> None:
     by_name = ErrorRule(kind="capability", status=400, features=("image",))
     assert by_name == ErrorRule(kind=ErrorKind.CAPABILITY, status=400, features=(Feature.IMAGE,))
+
+
+@pytest.mark.parametrize(
+    "field",
+    ["errors[0].msg", "[1].error", "[1]", "a[0][1]", "x-amzn-errortype", "errors.msg", "body", "error_msg"],
+)
+def test_a_path_is_any_that_evidence_may_show(field: str) -> None:
+    assert rule(contains="x", field=field).field == field
+
+
+# -- why a rule does not hold
+
+
+def asked(body: Any, came_with: int = 400, /, **given: Any) -> dict[str, Condition]:
+    raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+    found = findings(Reply(status=came_with, body=raw))
+    return {condition.key: condition for condition in conditions(rule(**given), came_with, found)}
+
+
+def test_each_condition_tells_where_it_holds() -> None:
+    told = asked(NO_PICTURES, status=400, code="E-77", contains="pictures")
+    assert {key: condition.place for key, condition in told.items()} == {
+        "status": "status",
+        "code": "error.code",
+        "contains": "error.message",
+    }
+
+
+def test_one_that_does_not_hold_hides_no_other() -> None:
+    told = asked(NO_PICTURES, 422, status=400, code="E-78", contains="no pictures")
+    assert [condition.place for condition in told.values()] == [None, None, "error.message"]
+
+
+def test_a_code_within_a_message_is_none_and_is_found_there() -> None:
+    code = asked({"error": {"message": "E-77: no pictures"}}, code="e-77")["code"]
+    assert (code.place, code.in_message, code.looked_at) == (None, "error.message", ())
+
+
+def test_what_stands_outside_its_field_is_told_with_its_place() -> None:
+    told = asked(NO_PICTURES, contains="no pictures", field="detail")["contains"]
+    assert (told.place, told.elsewhere) == (None, "error.message")
+    told = asked(NO_PICTURES, code="E-77", field="detail")["code"]
+    assert (told.place, told.elsewhere, told.looked_at) == (None, "error.code", ("error.code", "error.type"))
 
 
 # -- what a target has
@@ -360,6 +423,16 @@ def test_a_covered_rule_is_never_the_first_to_hold(
     alone = read(body, earlier, status=status).evidence.rule == "mine"
     if covers(earlier, later) and read(body, later, status=status).evidence.rule == "mine":
         assert alone
+
+
+@given(rules(), BODIES, st.sampled_from([200, 400, 502]))
+def test_a_rule_holds_if_all_of_its_conditions_do(rule: ErrorRule, body: Any, status: int) -> None:
+    raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+    told = conditions(rule, status, findings(Reply(status=status, body=raw)))
+    if status != 200 or b"error" in raw:
+        held = read(body, rule, status=status).evidence.rule == "mine"
+        assert held is all(condition.place is not None for condition in told)
+    assert not any(condition.elsewhere for condition in told if condition.place is not None)
 
 
 @given(rules(), st.binary(max_size=200), st.integers(100, 999))

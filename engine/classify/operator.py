@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from msgspec import Struct
 
@@ -81,6 +81,32 @@ def decided(rules: Sequence[ErrorRule], http_status: int, findings: Sequence[Fin
     return next((_decision(rule, place) for rule in rules if (place := _where(rule, said))), None)
 
 
+class Condition(NamedTuple):
+    """One thing that a rule asks of a reply, and where the reply has it."""
+
+    key: str
+    """One of `CONDITIONS`."""
+    asked: str | int
+    place: str | None
+    """The path where it holds; None where it does not."""
+    elsewhere: str | None
+    """Where it does not hold: a path where it would, were it not for the rule's `field`."""
+    in_message: str | None
+    """Where a code does not hold: the path of a message that spells it."""
+    looked_at: tuple[str, ...]
+    """The paths that hold a status, a code or a message at all."""
+
+
+def conditions(rule: ErrorRule, http_status: int, findings: Sequence[Finding]) -> tuple[Condition, ...]:
+    """Everything that a rule asks of a reply, whether it holds or not.
+
+    Args:
+        http_status: the status that the reply came with.
+        findings: what its body says, the innermost first.
+    """
+    return tuple(_conditions(rule, _said(http_status, findings)))
+
+
 def covers(earlier: ErrorRule, later: ErrorRule) -> bool:
     """Whether the earlier rule holds whenever the later one does, which then never decides."""
     if earlier.status is not None and earlier.status != later.status:
@@ -129,33 +155,55 @@ class _Said(NamedTuple):
 
 def _said(http_status: int, findings: Sequence[Finding]) -> _Said:
     stated = [(found.at("code"), found.status) for found in findings if found.status is not None]
-    coded = [(found.at("code"), found.code) for found in findings]
+    coded = [(found.at("code"), found.code) for found in findings if found.code]
     named = [(found.at("type"), name) for found in findings for name in found.names]
     return _Said(
         (("status", http_status), *stated[:1]),
         tuple((place, codes.normal(code)) for place, code in (*coded, *named)),
-        tuple((found.message_at, folded(unquoted(found.message))) for found in findings),
+        tuple((found.message_at, folded(unquoted(found.message))) for found in findings if found.message),
     )
 
 
 def _where(rule: ErrorRule, said: _Said) -> str | None:
     """Where the most telling of its conditions holds; None if one of them does not."""
     place = None
+    for condition in _conditions(rule, said):
+        place = condition.place
+        if place is None:
+            return None
+    return place
+
+
+def _conditions(rule: ErrorRule, said: _Said) -> Iterator[Condition]:
+    """What the rule gives, the most telling last."""
     if rule.status is not None:
-        place = next((place for place, status in said.statuses if status == rule.status), None)
-        if place is None:
-            return None
+        yield _condition("status", rule.status, said.statuses, lambda status: status == rule.status)
     if rule.code is not None:
-        code, field = codes.normal(rule.code), _field_of_code(rule)
-        place = next((place for place, other in said.codes if other == code and _at(field, place)), None)
-        if place is None:
-            return None
+        code = codes.normal(rule.code)
+        held = _condition("code", rule.code, said.codes, lambda said: said == code, _field_of_code(rule))
+        if held.place is None:
+            spelt = folded(rule.code)
+            held = held._replace(in_message=next((at for at, text in said.messages if spelt in text), None))
+        yield held
     if rule.contains is not None:
         text = folded(rule.contains)
-        return next(
-            (place for place, message in said.messages if text in message and _at(rule.field, place)), None
-        )
-    return place
+        yield _condition("contains", rule.contains, said.messages, lambda said: text in said, rule.field)
+
+
+_Value = TypeVar("_Value")
+
+
+def _condition(
+    key: str,
+    asked: str | int,
+    said: Sequence[tuple[str, _Value]],
+    holds: Callable[[_Value], bool],
+    field: str | None = None,
+) -> Condition:
+    places = [place for place, value in said if holds(value)]
+    place = next((place for place in places if _at(field, place)), None)
+    elsewhere = places[0] if places and place is None else None
+    return Condition(key, asked, place, elsewhere, None, tuple(place for place, _ in said))
 
 
 def _field_of_code(rule: ErrorRule) -> str | None:
@@ -218,6 +266,18 @@ def _wrong_text(what: str) -> Callable[[object], str]:
     return wrong
 
 
+_NAME: Final = re.compile(r"[\w-]+")
+_A_PATH: Final = "a path as the evidence shows it, such as error.message"
+
+
+def _wrong_field(field: object) -> str:
+    if wrong := _wrong_text(_A_PATH)(field):
+        return wrong
+    names = _PLACE_IN_LIST.sub("", str(field))
+    right = not names or all(map(_NAME.fullmatch, names.split(".")))
+    return "" if right else f"is no path; give {_A_PATH}"
+
+
 def _wrong_features(features: object) -> str:
     if not isinstance(features, tuple | list):
         return 'is no list of features; give one like ["image"]'
@@ -230,6 +290,6 @@ _WRONG: Final[Mapping[str, Callable[[object], str]]] = {
     "status": _wrong_status,
     "code": _wrong_code,
     "contains": _wrong_text("words of the upstream's message"),
-    "field": _wrong_text("a path like error.message"),
+    "field": _wrong_field,
     "features": _wrong_features,
 }

@@ -6,7 +6,7 @@ import json
 import sys
 import textwrap
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import BinaryIO, Final, NamedTuple
 
 import click
@@ -16,15 +16,20 @@ from click.core import ParameterSource
 from turnout.engine.classify import UNRECOGNISED, Reply, Verdict, carries_error, classify
 from turnout.engine.deployment import examine
 from turnout.engine.errors import ReplyError
-from turnout.engine.explaining import action, example, explain, told, told_in_full
+from turnout.engine.explaining import ANSWER, action, explain, told, told_in_full, unheld
 from turnout.engine.policy import DEFAULT_POLICY, Action, Policy
-from turnout.engine.printable import printable_json
+from turnout.engine.printable import printable, printable_json, shortened
+from turnout.engine.recognising import features, known
 from turnout.engine.replies import MAX_LINE, read
 from turnout.engine.route import Route
+from turnout.engine.suggesting import suggested
 from turnout.engine.targets import Target
 from turnout.engine.wire import openai_chat
 
 UNUSABLE: Final = 2
+
+UNREADABLE: Final = "unreadable"
+"""The evidence of a 200 that is neither an answer nor an error: no rule is asked about it."""
 
 LABEL: Final = 11
 WIDTH: Final = 80
@@ -33,8 +38,14 @@ PROGRESS: Final = 1000
 
 COLOURS: Final[Mapping[Action, str]] = {Action.EVICT: "red", Action.SKIP: "yellow", Action.SURFACE: "magenta"}
 
-ANSWER: Final = "no error: this is a complete answer, and a turn would be served by it"
+NO_FAILURE: Final = "no error: this is a complete answer, and a turn would be served by it"
 NO_ERROR: Final = "The body carries no error, and is no complete answer that this version can read."
+NOTHING_TELLING: Final = (
+    "It says nothing that tells it from other replies with its status. No rule is made ready for it:"
+    " one that gives the status alone would take them all. See whether the server can send a code of"
+    " its own, or words."
+)
+REPORT: Final = "If others may meet it too, report it, so that a later version knows it."
 
 
 class _Asked(NamedTuple):
@@ -43,9 +54,11 @@ class _Asked(NamedTuple):
     target: Target = Target("any")
     policy: Policy = DEFAULT_POLICY
     whose: str = "the default policy"
+    rules_at: str = "llm_clients.NAME.errors"
+    """The list of a deployment file that a rule for the target belongs in."""
 
 
-@click.command()
+@click.command(context_settings={"allow_extra_args": True})
 @click.option("--status", type=click.IntRange(100, 599), help="The reply's HTTP status; 200 with --event.")
 @click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="One of its headers.")
 @click.option("--format", metavar="NAME", help="Its wire format. Default: openai_chat, or the target's.")
@@ -78,7 +91,10 @@ def command(
 
     With --jsonl, FILE (- is standard input) holds one reply a line, as a JSON object with
     id, provider, format, transport (http, http_200_body or sse_event), status, headers, event
-    and body; other fields are not looked at. For each, one JSON object is printed, in order.
+    and body; other fields are not looked at. For each, one JSON object is printed, in order,
+    with the keys id, kind, reason, features, param, retryable, retry_after and evidence (rule,
+    field, matched). A reason is why the turn leaves the target; null means that it does not:
+    the caller gets the error. A complete answer has no kind either, and the rule "answer".
 
     \b
     Examples:
@@ -92,6 +108,8 @@ def command(
       0  all was read, whatever it says
       2  the input cannot be used; the lines before it were printed
     """  # noqa: D301 - click has to see the backspace
+    if ctx.args:
+        raise click.UsageError(_extra(ctx.args[0], status, many=file is not None))
     asked = _asked(deployment, target, route)
     if file is not None:
         _alone(ctx)
@@ -113,29 +131,54 @@ def command(
     if as_json:
         _print({"answer": verdict is None} | ({} if verdict is None else told_in_full(verdict, asked.policy)))
     elif verdict is None:
-        click.echo(ANSWER)
+        click.echo(NO_FAILURE)
     else:
-        _in_words(verdict, asked)
+        _in_words(reply, verdict, asked)
+
+
+def _extra(argument: str, status: int | None, *, many: bool) -> str:
+    """What to do instead of naming a file as an argument."""
+    name = printable(shortened(argument))
+    if many:
+        return f"--jsonl takes one file; leave {name} out."
+    return f"the body comes from standard input: turnout classify --status {status or 400} < {name}"
 
 
 # -- one reply, for a person
 
 
-def _in_words(verdict: Verdict, asked: _Asked) -> None:
+def _in_words(reply: Reply, verdict: Verdict, asked: _Asked) -> None:
     for label, text in explain(verdict, asked.policy, asked.target):
         _row(label, text, COLOURS[action(verdict, asked.policy)] if label == "action" else None)
         if label == "action":
             _row("", f"by {asked.whose}")
-    rule = verdict.evidence.rule
-    if rule == UNRECOGNISED:
-        click.echo(
-            "\nIf you know what this reply means, say so in the deployment file, with the kind\n"
-            "that it is, where NAME is the client that got it:\n"
-        )
-        click.echo(textwrap.indent(example(verdict), "  "))
-        click.echo("\nIf others may meet it too, report it, so that a later version knows it.")
-    elif rule == "unreadable":
+    rule, rules = verdict.evidence.rule, asked.target.rules
+    if rule == UNREADABLE:
         click.echo(f"\n{NO_ERROR}")
+        return
+    if rule not in [own.name for own in rules]:
+        _rows("rules", unheld(rules, reply))
+    if rule == UNRECOGNISED:
+        _rows("knows", known(reply))
+        click.echo(f"\n{_advice(reply, asked)}")
+
+
+def _advice(reply: Reply, asked: _Asked) -> str:
+    """What whoever knows better than we do can do about a reply that no rule knows."""
+    rule = suggested(reply, features(reply), asked.rules_at)
+    if rule is None:
+        return f"{textwrap.fill(NOTHING_TELLING, WIDTH)}\n\n{REPORT}"
+    named = "" if asked.rules_at != _Asked().rules_at else ", where NAME is the client that got it"
+    first = (
+        f"If you know what this reply means, say so in the deployment file, with the kind that it is{named}:"
+    )
+    return f"{textwrap.fill(first, WIDTH)}\n\n{textwrap.indent(rule, '  ')}\n\n{REPORT}"
+
+
+def _rows(label: str, texts: Iterable[str]) -> None:
+    """Several texts under one label."""
+    for place, text in enumerate(texts):
+        _row(label if not place else "", text)
 
 
 def _row(label: str, text: str, colour: str | None = None) -> None:
@@ -177,19 +220,26 @@ def _header(given: str) -> tuple[str, str]:
 
 def _many(file: BinaryIO, asked: _Asked) -> None:
     told_progress = sys.stderr.isatty() and not sys.stdout.isatty()
+    name = getattr(file, "name", "<stdin>")  # what stands in for standard input may have none
     done = 0
     try:
         for done, kept in enumerate(read(file), 1):
-            verdict = classify(kept.reply, now=time.time(), rules=asked.target.rules)
-            _print({"id": kept.id, **told(verdict, asked.policy)})
+            _print({"id": kept.id, **_told(kept.reply, asked)})
             if told_progress and not done % PROGRESS:
                 click.echo(f"\r{done} replies", err=True, nl=False)
     except ReplyError as error:
-        name = getattr(file, "name", "<stdin>")  # what stands in for standard input may have none
         raise click.UsageError(f"{name}: {error}") from error
     finally:
         if told_progress and done >= PROGRESS:
             click.echo(err=True)
+    if not done:
+        click.echo(f"{printable(name)}: holds no reply", err=True)
+
+
+def _told(reply: Reply, asked: _Asked) -> Mapping[str, object]:
+    if _is_answer(reply):
+        return ANSWER
+    return told(classify(reply, now=time.time(), rules=asked.target.rules), asked.policy)
 
 
 def _print(value: Mapping[str, object]) -> None:
@@ -201,7 +251,10 @@ def _alone(ctx: click.Context) -> None:
     for param in ctx.command.params:
         given = ctx.get_parameter_source(str(param.name)) is ParameterSource.COMMANDLINE
         if given and param.name not in ("file", "deployment", "target", "route"):
-            raise click.UsageError(f"--jsonl tells all of each reply; leave {param.get_error_hint(ctx)} out.")
+            hint = param.get_error_hint(ctx)
+            raise click.UsageError(
+                f"--jsonl prints one object for each line, by what it says; leave {hint} out."
+            )
 
 
 # -- the deployment
@@ -229,7 +282,8 @@ def _asked(deployment: str | None, target: str | None, route: str | None) -> _As
         there_are = ", ".join(sorted(ladders))
         raise click.UsageError(f"{deployment} has {wanted}; give --target one of: {there_are}.")
     chosen = _chosen([own for own in routes.values() if ladders[target] in own.ladder], route, target)
-    return _Asked(ladders[target], chosen.policy, f"the policy of route {chosen.id}")
+    rules_at = examination.deployment.rules_at[target]
+    return _Asked(ladders[target], chosen.policy, f"the policy of route {chosen.id}", rules_at)
 
 
 def _chosen(routes: list[Route], route: str | None, target: str) -> Route:

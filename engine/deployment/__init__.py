@@ -8,7 +8,7 @@ the file despite its mistakes is checked further, so that one mistake does not h
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Final, Literal, get_type_hints
@@ -17,7 +17,7 @@ from turnout.engine import capture, policy
 from turnout.engine.credentials import CREDENTIAL, SHORTEST_SECRET, is_credential, variable_named
 from turnout.engine.deployment.checks import over_plain_http
 from turnout.engine.deployment.document import read_toml
-from turnout.engine.deployment.finding import Finding, Findings, Level, walk
+from turnout.engine.deployment.finding import Finding, Findings, Level, dotted, walk
 from turnout.engine.deployment.finding import Path as Place
 from turnout.engine.deployment.rules import rules_of
 from turnout.engine.deployment.tables import Keys, Table, kind_of, read
@@ -67,6 +67,8 @@ class Deployment:
     """None: no reply is kept."""
     routes: Mapping[str, Route]
     """By the id that callers ask for, in the order of the file."""
+    rules_at: Mapping[str, str]
+    """The list that holds a target's rules, such as `llm_clients.house.errors`, by the target's name."""
     source: Path
 
 
@@ -178,8 +180,8 @@ class _Examiner:
 
     def examine(
         self, environ: Mapping[str, str]
-    ) -> tuple[MemorySettings, CaptureSettings | None, dict[str, Route]]:
-        """The memory, the capture and the routes, as far as they can be built."""
+    ) -> tuple[MemorySettings, CaptureSettings | None, dict[str, Route], dict[str, str]]:
+        """The memory, the capture, the routes and where rules stand, as far as they can be built."""
         for path, value in walk(self._document):
             if isinstance(value, str) and is_credential(path, value, _INNOCENT):
                 self.findings.error(path[:-1], path[-1], CREDENTIAL)
@@ -195,7 +197,8 @@ class _Examiner:
         routes = self._all_routes()
         self._unused()
         self._environment(environ)
-        return MemorySettings(**memory), self._capture(top), routes
+        rules_at = {name: _rules_at(name, own) for name, own in self._targets.items()}
+        return MemorySettings(**memory), self._capture(top), routes, rules_at
 
     def _capture(self, top: Table) -> CaptureSettings | None:
         path = ("capture",)
@@ -337,15 +340,18 @@ class _Examiner:
 
     def _unused(self) -> None:
         clients = {target.get("llm_client") for target in self._targets.values()}
+        named = [client for client in self._clients if client in clients]
         for client in self._clients:
             if client not in clients:
-                self.findings.warning(("llm_clients", client), "", "is used by no target")
+                self.findings.warning(
+                    ("llm_clients", client), "", f"is used by no target{_near(client, named)}"
+                )
         if any("ladder" not in route for route in self._routes.values()):
             return
         used = self._in_ladders()
         for target in self._targets:
             if target not in used:
-                self.findings.warning(("targets", target), "", "is in no ladder")
+                self.findings.warning(("targets", target), "", f"is in no ladder{_near(target, used)}")
 
     def _in_ladders(self) -> dict[str, None]:
         """The targets that routes name, each once."""
@@ -369,3 +375,17 @@ class _Examiner:
             elif len(secret) < SHORTEST_SECRET:
                 what = f"names {shown}, which holds less than {SHORTEST_SECRET} characters: no credential"
                 self.findings.error(path, "api_key_env", what)
+
+
+def _rules_at(target: str, own: Table) -> str:
+    """The list that a rule for a target belongs in: its client's, unless it has one of its own."""
+    client: str = own.get("llm_client", "")
+    return dotted(
+        ("targets", target, "errors") if "errors" in own or not client else ("llm_clients", client, "errors")
+    )
+
+
+def _near(name: str, used: Iterable[str]) -> str:
+    """What the name of a thing that nothing uses was probably meant to be."""
+    hint = did_you_mean(name, used)
+    return hint if hint.endswith("?") else ""

@@ -159,6 +159,8 @@ def _memory_url(url: str) -> Iterator[Mistake]:
                 " like sqlite:turnout.db or sqlite:/var/lib/turnout.db,"
                 " or memory: to keep nothing"
             )
+        else:
+            yield from _as_it_stands(path)
     elif url != "memory:":
         yield Mistake("is no memory; give sqlite:PATH or memory:")
 
@@ -166,6 +168,15 @@ def _memory_url(url: str) -> Iterator[Mistake]:
 def _dir(path: str) -> Iterator[Mistake]:
     if what := capture.mistake(path):
         yield Mistake(what)
+    yield from _as_it_stands(path)
+
+
+def _as_it_stands(path: str) -> Iterator[Mistake]:
+    """What a shell would put in, and nobody does here: the files would be somewhere else than was meant."""
+    if path.startswith("~"):
+        yield Mistake("begins with ~, which is taken as it stands; write the whole path")
+    elif "$" in path:
+        yield Mistake("holds $, which is taken as it stands; write the whole path")
 
 
 _CHECKS: Final[Mapping[str, Callable[[Any], Iterator[Mistake]]]] = {

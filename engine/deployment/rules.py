@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Final
 
 from turnout.engine.classify.operator import ErrorRule, covers, mistakes
 from turnout.engine.deployment.finding import Findings, Path
 from turnout.engine.deployment.tables import Keys, Table, read
+from turnout.engine.policy import Action
 
 RULE: Final[Keys] = {
     "kind": str,
@@ -17,6 +19,9 @@ RULE: Final[Keys] = {
     "field": str,
     "features": tuple[str, ...],
 }
+
+_PATTERN: Final = re.compile(r"\.[*+]|\\[dswb]|^\^|\$$")
+"""What means something in a regular expression, and hardly stands in a message."""
 
 
 def rules_of(findings: Findings, path: Path, tables: Sequence[Table]) -> tuple[ErrorRule, ...]:
@@ -45,5 +50,10 @@ def _rule(findings: Findings, path: Path, table: Table) -> ErrorRule | None:
     values = read(findings, path, table, RULE)
     given = {key: values.get(key) for key in table if key in RULE}
     for key, what in mistakes(given):
+        if key == "kind" and (action := given.get("kind")) in tuple(Action):
+            what = f"is '{action}', an action of [routes.NAME.on]; give here what kind of error the reply is"
         findings.error(path, key, what)
+    if _PATTERN.search(values.get("contains", "")):
+        what = "is no pattern, but taken literally; give words of the upstream's message as they stand there"
+        findings.warning(path, "contains", what)
     return None if findings.wrong(path) else ErrorRule(**values, name=".".join(path[:-1]) + path[-1])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, Literal, get_args, get_origin
 
 import msgspec
@@ -25,6 +25,11 @@ NOT_YET: Final = frozenset(
     }
 )
 """Keys and formats that a later version reads. What a table has already is not looked up here."""
+
+_MEANT: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("message", "pattern", "text", "match", "regex"), "contains"),
+}
+"""What a key is often called, where its own name is not near enough to be guessed."""
 
 _WORDS: Final[Mapping[Any, str]] = {
     bool: "true or false",
@@ -74,12 +79,13 @@ def read(findings: Findings, path: Path, table: Table, keys: Keys) -> dict[str, 
     return values
 
 
-def _unknown(key: str, value: object, keys: Iterable[str]) -> str:
+def _unknown(key: str, value: object, keys: Keys) -> str:
     if key in NOT_YET:
         return "is not supported by this version of turnout"
     if named_like_a_credential(key) and not isinstance(value, bool):
         return CREDENTIAL
-    return f"is unknown here{did_you_mean(key, keys)}"
+    meant = _MEANT.get(key, key)
+    return f"is unknown here{did_you_mean(meant if meant in keys else key, keys)}"
 
 
 def kind_of(value: object) -> str:
