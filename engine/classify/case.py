@@ -88,7 +88,7 @@ class Cases:
         """The case that a reply makes, by its sentences."""
         found = findings(reply)
         said = [
-            Said(finding, finding.path or "message", sentence, self._sentence(sentence))
+            Said(finding, finding.message_at, sentence, self._sentence(sentence))
             for finding in found
             for sentence in finding.sentences
         ]
