@@ -98,7 +98,6 @@ REFUSALS: Final = _table(
     (capability(F.STREAMING), "streamingnotsupported streamnotsupported"),
     (capability(F.REASONING), "reasoningnotsupported thinkingnotsupported"),
     (capability(F.ENDPOINT), "unsupportedapiformodel operationnotsupported"),
-    (capability(F.ROLE), "invalidrequestmessageorder"),
     (
         Kind.CALLER_ERROR,
         """missingrequiredparameter invalidimageurl invalidimageformat invalidimage invalidbase64image

@@ -49,8 +49,8 @@ VAGUE: Final = (F.OTHER, F.ENDPOINT)
 
 SUBJECTS: Final[Mapping[str, str]] = {
     "context": """maximum model length | max model length | max model len | max seq len
-        | maximum sequence length | max sequence length | n ctx | num ctx | max position embeddings
-        | context | window size | token window | 上下文""",
+        | maximum sequence length | max sequence length | max position embeddings | context
+        | window size | token window | 上下文""",
     "input_size": """value length | expected max length | text bytes | total bytes | prompt length
         | input length | length of .. input | length of .. prompt | length of .. messages
         | input size | prompt size | max input | maximum input | max prompt | maximum prompt
@@ -65,7 +65,8 @@ SUBJECTS: Final[Mapping[str, str]] = {
     "served_at": "provider | endpoint | deployment",
     "output_cap": """maximum tokens you requested | requested maximum tokens | max tokens
         | max new tokens | output tokens | completion tokens | max gen len | num predict
-        | maximum output | tokens to generate | generated tokens | max length""",
+        | maximum output | tokens to generate | generated tokens | max length | output limit
+        | requested output | tokens that can be generated""",
     "part": """tool | page | mime | header | cookie | cookies | schema | function | name | id | enum
         | property | array | item | element | uri""",
     "small_part": """tool | page | mime | header | cookie | schema | function | enum | property
@@ -79,7 +80,7 @@ SUBJECTS: Final[Mapping[str, str]] = {
     "tool_pairs": """tool call | tool use | tool result | tool message | function call
         | function response | tool output | call id | tool response | role tool""",
     "media": """image | file | audio | video | pdf | document | base64 | url | media | data uri
-        | attachment | picture""",
+        | attachment | picture | multimodal content""",
     "reference": """cachedcontent | previous response | item | conversation | assistant | thread
         | file | vector store | response with id | container | prompt with id | cache""",
     "signature": """type reasoning | reasoning details | signature | encrypted content
@@ -101,11 +102,12 @@ SUBJECTS: Final[Mapping[str, str]] = {
     "credential": """api key | access key | subscription key | security token | access token
         | api token | credential | authentication | oauth | ak sk | iam | bearer token
         | authorization | apikey | token provided | signature we calculated | jwt | key provided
-        | secret key | auth | service account | virtual key | master key | signing key""",
+        | secret key | auth | service account | virtual key | master key | signing key
+        | request signature""",
     "money": """credit | balance | billing | budget | quota | payment | subscription | points | plan
         | usage limit | key limit | monthly limit | weekly limit | prepaid | fund | spend | arrears
         | invoice | free tier | trial | wallet | dollar | usage cap | hard limit | card
-        | pre consume | 额度 | 余额""",
+        | pre consume | 额度 | 余额 | hard cap | eur | usd | paid""",
     "policy": """content filter | content policy | content management policy | moderation
         | usage guidelines | usage policy | responsible ai | guardrail | acceptable use
         | terms of service | policy violation | community guidelines | safety | biology | jailbreak""",
@@ -121,11 +123,13 @@ SUBJECTS: Final[Mapping[str, str]] = {
 }
 """What else a sentence may be about."""
 
-SKIPPED: Final = """file search | prediction stream | model with response stream | reasoning model
-    | reasoning models | thinking model | thinking models | image model | vision model | audio model
-    | speech model | video model | image generation model | vision models | when thinking is enabled
-    | thinking is enabled | for this reason | tools models | stream of | file descriptor
-    | input validation error | server side tool | image generation | system error | role based"""
+SKIPPED: Final = """context deadline | context canceled | context cancelled | context manager
+    | open files | time budget | retry budget | error budget | file search | prediction stream
+    | model with response stream | reasoning model | reasoning models | thinking model
+    | thinking models | image model | vision model | audio model | speech model | video model
+    | image generation model | vision models | when thinking is enabled | thinking is enabled
+    | for this reason | tools models | stream of | file descriptor | input validation error
+    | server side tool | image generation | system error | role based"""
 """Names of other things, and circumstances: their words say nothing of what was refused."""
 
 SAYINGS: Final[Mapping[str, str]] = {
@@ -158,9 +162,9 @@ SAYINGS: Final[Mapping[str, str]] = {
         | not .. have .. capability | not .. understand | only available | enabled only
         | available only | only for | only enabled | only allowed | only valid | not yet
         | not a .. model | not multimodal | not .. recognized | does not recognize | forbidden
-        | not a valid | is not valid | only accepts | requires .. model | not .. provide
-        | switched off | turned off | prohibited | not .. include | does not have | not .. usable
-        | removed | 不支持 | 不允许 | 无法 | 不能 | 未开通 | 不可用 | 仅支持 | 只支持""",
+        | only accepts | requires .. model | not .. provide | switched off | turned off | prohibited
+        | not .. include | does not have | not .. usable | removed | 不支持 | 不允许 | 无法 | 不能
+        | 未开通 | 不可用 | 仅支持 | 只支持""",
     "only": """only supports | only accepts | supports only | must be a string | must be string
         | expects a string | only .. supported | only allow | accepts only | only .. text
         | only text""",
@@ -179,14 +183,24 @@ SAYINGS: Final[Mapping[str, str]] = {
         | cannot identify | failed to load | could not load | failed to open | unable to load
         | failed to read | broken | not .. retrieve | inaccessible url | unable to access
         | cannot open | failed to process .. url | invalid url | could not be loaded | invalid image
-        | damaged | failed to get | not found | empty | not .. valid | not .. active state""",
+        | damaged | failed to get | not found | empty | not .. valid | not .. active state
+        | not .. accessible""",
     "file_kind": """unsupported image | unsupported file | unsupported audio | unsupported video
         | image format | file format | audio format | video format | file type | image type
         | file extension | unsupported media""",
     "plainly_gone": "not found | no such model | not exist",
     "gone": """not found | does not exist | expired | no longer exists | not .. exist | unknown id
-        | was deleted | cannot be found""",
+        | was deleted | cannot be found | no such""",
     "emptiness": "empty tool calls | empty content | empty message | empty text | empty input",
+    "timing": "timed out | timeout | deadline | took longer | # second | time budget",
+    "memory": "memory | vram | ram",
+    "account_size": "content length | in flight | mismatch | announced | trial",
+    "infrastructure": """service | server | backend | lambda | pulling | timeout | connection
+        | memory | disk | socket | open files | cpu | gpu | cluster | pod | container | kubernetes""",
+    "refuses_plainly": """not .. support | unsupported | only .. support | support .. only
+        | no .. support | not multimodal | not a .. model | not .. capable | missing data required
+        | 不支持 | 仅支持 | 只支持 | that support | model requires | not .. enabled | not .. accept
+        | only accepts""",
     "null_value": """got null | is null | received null | got undefined | received undefined
         | got an integer | got integer | got a number | got a boolean | got a list""",
     "missing": """required key | got null | missing required | field required | required field
@@ -220,7 +234,8 @@ SAYINGS: Final[Mapping[str, str]] = {
         | unknown request url""",
     "no_channel": """no auth available | auth unavailable | no available channel | 无可用渠道
         | no channel available""",
-    "not_named": "function named | not .. specified in | tool named",
+    "not_named": """function named | not .. specified in | tool named | not found in tools
+        | function not found | tool not found""",
     "wrong_value": """invalid | incorrect | unexpected | unknown | unsupported | unrecognized
         | must be | not valid | one of | expected | not allowed""",
     "wrong_order": """valid role | incorrect role | invalid role | invalid message role
@@ -233,7 +248,7 @@ SAYINGS: Final[Mapping[str, str]] = {
         | only .. first | at the end of | in a row | should be system | should be user
         | must be system | must be user | or more assistant messages | 交替 | expected last role
         | comes immediately after | must be from | must have role | must not be from
-        | must not be the""",
+        | must not be the | must be a user message | top level system""",
     "wrong_schema": """must | missing | required | not permitted | not support | invalid | should be
         | cannot | not allowed | unsupported | not valid | too deep | too many | exceed | unknown
         | expected | failed to | only .. supported | too large | too complex | simplify""",
@@ -259,7 +274,8 @@ SAYINGS: Final[Mapping[str, str]] = {
         | too many tokens please | too frequent | too quickly | slow down | too many connections
         | qps | quota per | request rate | burst | exceeded .. rate | call minute | request minute
         | calls second | 频率 | 限流 | 过快 | 并发 | 每分钟 | 请求过多 | 速率限制 | 请求过于频繁
-        | request a minute | token a minute""",
+        | request a minute | token a minute | daily .. limit | last minute | last hour
+        | in flight requests | parallel requests | hourly""",
     "soon": """wait # second | wait # s | again after # second | wait # minute | again in #
         | retry in # | retry after #""",
     "seconds": """in # second | in # s | in # sec | in # ms | wait # second | after # second
@@ -272,7 +288,8 @@ SAYINGS: Final[Mapping[str, str]] = {
         | no credits | suspended | unpaid | inactive | over .. limit | over budget | hit .. limit
         | not .. included | used all | consumed | no remaining | have no | no available | below
         | check your plan | delinquent | not .. afford | can only afford | low | ended
-        | cannot afford | 不足 | 欠费 | 充值 | 用尽 | 用完 | 已耗尽""",
+        | cannot afford | 不足 | 欠费 | 充值 | 用尽 | 用完 | 已耗尽 | only available
+        | not .. available""",
     "money_gone": """credit .. depleted | credit .. exhausted | payment required
         | insufficient credit | insufficient balance | insufficient funds | insufficient quota
         | insufficient user quota | credit balance | 余额不足 | 欠费 | 充值 | 额度不足 | 额度已用尽
@@ -280,7 +297,7 @@ SAYINGS: Final[Mapping[str, str]] = {
         | usage limit | spending limit | purchase .. credits | plan not support
         | plan does not support | not .. included in .. plan | not .. support .. plan | dunning
         | out of extra usage | out of usage | invalid payment | payment instrument | payment method
-        | calls month | per month | monthly limit | monthly quota""",
+        | calls month | per month | monthly limit | monthly quota | monthly tokens""",
     "not_let_in": """invalid | incorrect | missing | not valid | expired | revoked | no | denied
         | fail | wrong | not allowed | not found | required | disabled | unable to | could not
         | not .. recognized | rejected | malformed | unknown | unauthorized | not .. authorized
@@ -298,12 +315,14 @@ SAYINGS: Final[Mapping[str, str]] = {
         | forbidden | not .. permitted to | lacks permission | not .. authorized
         | missing permission | permission .. required | insufficient .. scope | missing scope
         | no access | must be authenticated | not authenticated | invalid token | user not found
-        | 无权限 | 没有权限 | authentication error""",
+        | 无权限 | 没有权限 | authentication error | not allowed to create | not allowed to call
+        | not allowed to make""",
     "offends": """was flagged | flagged as | flagged by | flagged for | blocked by content
         | blocked by our | filtered | as a result of our safety | inappropriate | prohibited content
         | unsafe | harmful | sensitive | violates | violation | was blocked | blocked due
         | disallowed | objectionable | prohibited use | not allowed by our | sexual | against our
-        | rejected as a result | risky | illegal content | refused to""",
+        | rejected as a result | risky | illegal content | refused to | prohibited by
+        | content that is not allowed | content not allowed | is not allowed by""",
     "sensitive": """keyword .. detected | guardrail failed | sensitive words | new sensitive
         | content exists risk | content risk | input sensitive | output sensitive | content filter
         | content management policy | safety system | usage guidelines | responsible ai
@@ -311,7 +330,7 @@ SAYINGS: Final[Mapping[str, str]] = {
         | guardrail intervened | guardrail violation | guardrail checks | blocked by .. guardrail
         | content safety | safety check | threat detected | prompt injection | injection detected
         | keyword banned | banned word | pii detected | moderation failed | 敏感 | 违规 | 违反
-        | 不安全 | 合规""",
+        | 不安全 | 合规 | real people | real person""",
     "load": """degraded | runner | exited | enough .. memory | crash | terminated unexpectedly
         | killed | upstream request failed | server error | overloaded | temporarily unavailable
         | try again later | currently loading | loading model | timed out | no available channel
@@ -339,7 +358,9 @@ SAYINGS: Final[Mapping[str, str]] = {
     "wrong_type": """should be of type | of type string but | a valid integer | a valid number
         | a valid boolean | must be an integer | must be a number | must be a boolean
         | must be of type | not of type | should be a number | should be an integer
-        | expected an integer | expected a number | expected a boolean | cannot unmarshal string""",
+        | expected an integer | expected a number | expected a boolean | cannot unmarshal string
+        | must be an object | must be a string or an object | must be an array | must be a list
+        | must be a dict""",
     "minted_reasoning": "begins with rs | starts with rs",
     "bounded": "should be",
     "minted_elsewhere": "id that begins with | id that starts with",

@@ -18,7 +18,7 @@ from turnout.engine.classify.operator import ErrorRule
 from turnout.engine.classify.reply import Reply
 from turnout.engine.classify.retry_after import retry_after
 from turnout.engine.classify.rules import Rule
-from turnout.engine.classify.settings import SETTINGS, Meaning
+from turnout.engine.classify.settings import OTHER_SETTINGS, SETTINGS, Meaning
 from turnout.engine.classify.verdict import Evidence, Feature, Verdict
 from turnout.machines.vocabulary import ErrorKind as Kind
 
@@ -27,6 +27,7 @@ TABLES: Final[Mapping[str, str]] = {
     **SUBJECTS,
     **SAYINGS,
     "setting": SETTINGS,
+    "other_setting": OTHER_SETTINGS,
 }
 """Every table of phrases by its name."""
 
@@ -143,9 +144,9 @@ class Reader:
         rows = [_Row.of(rule, self._lexicon) for rule in table]
 
         def stage(case: Case) -> Decided | None:
-            spoken, failing = case.spoken, case.status >= 500
+            spoken = case.spoken
             for row in rows:
-                if spoken & row.first and row.may_hold(spoken, failing=failing):
+                if spoken & row.first and row.may_hold(spoken, case.status):
                     for said in case.said:
                         if row.holds(said.found):
                             return self._ruled(row, said, case)
@@ -188,9 +189,10 @@ class _Row(NamedTuple):
             lexicon.mask(rule.beside),
         )
 
-    def may_hold(self, spoken: int, *, failing: bool) -> bool:
+    def may_hold(self, spoken: int, status: int) -> bool:
         """Whether all that it asks for is spoken of, be it in several sentences."""
-        if failing and not self.rule.blame:
+        failing = status >= 500
+        if (failing and not self.rule.blame) or ((failing or status == 403) and not self.rule.plain):
             return False
         if self.beside and not spoken & self.beside:
             return False

@@ -32,7 +32,9 @@ class Rule(NamedTuple):
     otherwise: F = F.OTHER
     """What it refused where the reply names nothing."""
     blame: bool = True
-    """Whether it holds of a 5xx too: a server that fails while it reads a good image says the same."""
+    """Whether it holds under a 5xx too: a server that fails while it reads a good image says the same."""
+    plain: bool = True
+    """Whether it holds under a 5xx and a 403 too: failing services and closed doors use its words as well."""
 
 
 def _any(*features: F) -> Tables:
@@ -49,6 +51,10 @@ _CONCRETE: Final = _any(
 )
 _SIZE: Final = ("exceeds", "too_much", "at_most", "reduce", "bounded")
 
+_NO_SIZE: Final = ("timing", "memory", "credential", "account_size")
+"""What else may be exceeded, too long or too large."""
+_OTHER: Final = ("other_setting",)
+
 LONG_CONTEXT: Final = (
     Rule("message_size", Kind.CONTEXT_WINDOW, (("message_size",),)),
     Rule("long_context_surcharge", Kind.CONTEXT_WINDOW, (("long_context",), ("money_or_tier",))),
@@ -60,7 +66,7 @@ POLICY: Final = (
         "content_policy",
         Kind.CONTENT_POLICY,
         (("policy", "spoken"), ("offends",)),
-        ("account", "shut_out_by"),
+        ("account", "shut_out_by", "money", "money_gone"),
     ),
     Rule("content_policy", Kind.CONTENT_POLICY, (("sensitive",),)),
 )
@@ -93,38 +99,56 @@ VETOES: Final = (
 OVERFLOWS: Final = (
     Rule("wrong_type", Kind.CALLER_ERROR, (("wrong_type",),), blame=False),
     Rule("no_room", Kind.CONTEXT_WINDOW, (("output_cap",), ("no_room",))),
-    Rule("context_limit", Kind.CONTEXT_WINDOW, (("context",), _SIZE), ("output_cap", "json_word")),
-    Rule("context_limit", Kind.CONTEXT_WINDOW, (("context",), _SIZE, ("input_words", "input_size"))),
+    Rule("context_limit", Kind.CONTEXT_WINDOW, (("context",), _SIZE), ("output_cap", *_NO_SIZE), _OTHER),
+    Rule(
+        "context_limit",
+        Kind.CONTEXT_WINDOW,
+        (("context",), _SIZE, ("input_words", "input_size")),
+        _NO_SIZE,
+        _OTHER,
+    ),
     Rule(
         "output_cap",
         Kind.PARAMETER_REJECT,
         (("output_cap",), ("exceeds", "at_most", "wrong_setting", "refuses")),
         ("input_words", "input_size"),
     ),
-    Rule("input_limit", Kind.CONTEXT_WINDOW, (("input_size",), _SIZE), ("small_part", *_MODALITY)),
+    Rule(
+        "input_limit",
+        Kind.CONTEXT_WINDOW,
+        (("input_size",), _SIZE),
+        ("small_part", *_NO_SIZE, *_MODALITY),
+        _OTHER,
+    ),
     Rule(
         "token_limit",
         Kind.CONTEXT_WINDOW,
         (("tokens",), ("exceeds", "too_much", "at_most")),
-        (F.REASONING.value, "output_cap"),
+        (F.REASONING.value, "output_cap", *_NO_SIZE),
+        _OTHER,
     ),
     Rule(
         "token_limit",
         Kind.CONTEXT_WINDOW,
         (("tokens",), ("exceeds", "too_much", "at_most"), ("input_words",)),
+        _NO_SIZE,
+        _OTHER,
     ),
     Rule(
         "input_exceeds",
         Kind.CONTEXT_WINDOW,
         (("input",), ("exceeds",)),
-        ("part", "setting", "not_size", *_MODALITY, *_TOOLS),
+        ("part", "setting", "not_size", *_NO_SIZE, *_MODALITY, *_TOOLS),
     ),
     Rule("shorten_input", Kind.CONTEXT_WINDOW, (("input",), ("reduce",)), ("part", *_MODALITY)),
 )
 
 REFUSALS: Final = (
     Rule(
-        "broken_part", Kind.CALLER_ERROR, (("media",), ("undecodable",)), ("refuses", "exceeds", "unhosted")
+        "broken_part",
+        Kind.CALLER_ERROR,
+        (("media",), ("undecodable",)),
+        ("refuses_plainly", "exceeds", "unhosted"),
     ),
     Rule("unknown_format", Kind.CALLER_ERROR, (("file_kind",), ("refuses",)), blame=False),
     Rule("stale_reference", Kind.CALLER_ERROR, (("reference",), ("gone",)), blame=False),
@@ -135,15 +159,27 @@ REFUSALS: Final = (
         (("setting",), ("refuses", "wrong_setting", "mandatory", "together")),
         after=_CONCRETE,
     ),
-    Rule("foreign_history", Kind.CAPABILITY, (("minted_reasoning",),), features=(F.REASONING,)),
-    Rule("foreign_history", Kind.CAPABILITY, (("minted_elsewhere",),), features=(F.TOOLS,)),
-    Rule("foreign_history", Kind.CAPABILITY, (("signature",), ("not_verified",)), features=(F.REASONING,)),
+    Rule("foreign_history", Kind.CAPABILITY, (("minted_reasoning",),), features=(F.REASONING,), plain=False),
+    Rule("foreign_history", Kind.CAPABILITY, (("minted_elsewhere",),), features=(F.TOOLS,), plain=False),
+    Rule(
+        "foreign_history",
+        Kind.CAPABILITY,
+        (("signature",), ("not_verified",)),
+        features=(F.REASONING,),
+        plain=False,
+    ),
     Rule("tools_absent", Kind.CALLER_ERROR, (_TOOLS, ("tools_absent",)), blame=False),
     Rule("reasoning_required", Kind.PARAMETER_REJECT, ((F.REASONING.value,), ("mandatory",)), _TOOLS),
     Rule("tool_parser_missing", Kind.CAPABILITY, (_TOOLS, ("tool_parser",))),
     Rule("stream_required", Kind.CAPABILITY, ((F.STREAMING.value,), ("required_value",))),
     Rule("role_order", Kind.CAPABILITY, (("turn",), ("wrong_order",)), features=(F.ROLE,)),
-    Rule("foreign_history", Kind.CAPABILITY, (("history_ids",), ("wrong_pattern",)), features=(F.TOOLS,)),
+    Rule(
+        "foreign_history",
+        Kind.CAPABILITY,
+        (("history_ids",), ("wrong_pattern",)),
+        features=(F.TOOLS,),
+        plain=False,
+    ),
     Rule("role_refused", Kind.CAPABILITY, (("unknown_role",),), features=(F.ROLE,)),
     Rule("unpaired_tools", Kind.CALLER_ERROR, (("tool_pairs",), ("unpaired",)), ("refuses",), blame=False),
     Rule("bad_arguments", Kind.CALLER_ERROR, (("arguments",), ("unparsable",)), blame=False),
@@ -151,6 +187,7 @@ REFUSALS: Final = (
         "schema_refused",
         Kind.CAPABILITY,
         ((F.TOOL_SCHEMA.value, F.STRUCTURED_OUTPUT.value, "schema"), ("wrong_schema",)),
+        plain=False,
     ),
     Rule("unknown_part", Kind.CAPABILITY, (("unknown_part", "wrong_part"), ("part_kind",)), ("null_value",)),
     Rule(
@@ -159,21 +196,31 @@ REFUSALS: Final = (
     Rule(
         "role_refused", Kind.CAPABILITY, ((F.ROLE.value,), ("wrong_value",)), ("missing",), features=(F.ROLE,)
     ),
-    Rule("chat_template", Kind.CAPABILITY, (("chat_template",),), otherwise=F.ROLE),
+    Rule(
+        "chat_template", Kind.CAPABILITY, (("chat_template",),), ("infrastructure", "load"), otherwise=F.ROLE
+    ),
     Rule("missing_field", Kind.CALLER_ERROR, (("missing",),), ("refuses",), blame=False),
     Rule("missing_field", Kind.CALLER_ERROR, (("emptiness",),), blame=False),
     Rule("unparsable", Kind.CALLER_ERROR, (("json",), ("unparsable",)), ("answer_of",), blame=False),
     Rule(
         "feature_unsupported",
         Kind.CAPABILITY,
+        ((*_CONCRETE, F.OTHER.value), ("refuses_plainly",)),
+        ("no_permission", "credential", "infrastructure"),
+    ),
+    Rule(
+        "feature_unsupported",
+        Kind.CAPABILITY,
         ((*_CONCRETE, F.OTHER.value), ("refuses",)),
-        ("no_permission", "credential"),
+        ("no_permission", "credential", "infrastructure"),
+        plain=False,
     ),
     Rule(
         "tool_choice_refused",
         Kind.CAPABILITY,
         ((F.TOOL_CHOICE.value,), ("wrong_value",)),
         ("not_named", "missing"),
+        plain=False,
     ),
     Rule("endpoint_unsupported", Kind.CAPABILITY, (("wrong_endpoint",),), features=(F.ENDPOINT,)),
     Rule("no_endpoint_supports", Kind.CAPABILITY, (("no_endpoint",), ("refuses",))),
@@ -182,13 +229,21 @@ REFUSALS: Final = (
         Kind.CAPABILITY,
         ((F.ENDPOINT.value,), ("refuses",)),
         ("no_permission", "credential", "plainly_gone"),
+        plain=False,
     ),
-    Rule("format_unavailable", Kind.CAPABILITY, ((F.STRUCTURED_OUTPUT.value,), ("unavailable",))),
-    Rule("only_supports", Kind.CAPABILITY, (("text_only", F.STREAMING.value), ("only",))),
-    Rule("feature_limit", Kind.CAPABILITY, ((*_MODALITY, F.TOOLS.value), ("exceeds", "too_much", "at_most"))),
-    Rule("tool_name_refused", Kind.CAPABILITY, (_TOOLS, ("wrong_pattern",))),
+    Rule(
+        "format_unavailable", Kind.CAPABILITY, ((F.STRUCTURED_OUTPUT.value,), ("unavailable",)), plain=False
+    ),
+    Rule("only_supports", Kind.CAPABILITY, (("text_only", F.STREAMING.value), ("only",)), plain=False),
+    Rule(
+        "feature_limit",
+        Kind.CAPABILITY,
+        ((*_MODALITY, F.TOOLS.value), ("exceeds", "too_much", "at_most")),
+        plain=False,
+    ),
+    Rule("tool_name_refused", Kind.CAPABILITY, (_TOOLS, ("wrong_pattern",)), plain=False),
     Rule("unknown_part", Kind.CAPABILITY, (("unknown_part",),), ("null_value",)),
-    Rule("combination", Kind.CAPABILITY, (("combined", *_ANY_FEATURE), ("together",))),
+    Rule("combination", Kind.CAPABILITY, (("combined", *_ANY_FEATURE), ("together",)), plain=False),
     Rule("own_output", Kind.UNAVAILABLE, (("own_output",),)),
 )
 

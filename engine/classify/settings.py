@@ -17,7 +17,8 @@ class Meaning(NamedTuple):
     features: tuple[F, ...] = ()
 
 
-SETTINGS: Final = """think value | temperature | top_p | top_k | min_p | top_a | typical_p
+SETTINGS: Final = """top_n_tokens | truncate_prompt_tokens | context_length_exceeded_behavior | search_context_size | stop sequences
+    | think value | temperature | top_p | top_k | min_p | top_a | typical_p
     | presence_penalty | frequency_penalty | repetition_penalty | length_penalty
     | no_repeat_ngram_size | logit_bias | top_logprobs | logprobs | stop_sequences | max_tokens
     | max_completion_tokens | max_output_tokens | max_new_tokens | reasoning_effort
@@ -32,6 +33,13 @@ SETTINGS: Final = """think value | temperature | top_p | top_k | min_p | top_a |
     | penalty | candidatecount | sampling parameters | random_seed | multiple candidates | beta flag
     | reasoning value | prompt caching | include_thoughts | repetition_context"""
 """Written as their own API spells them; the words of each may be joined in any way."""
+
+OTHER_SETTINGS: Final = " | ".join(
+    name
+    for name in map(str.strip, SETTINGS.split("|"))
+    if "max" not in name and "tokens" not in name.split("_")
+)
+"""Those that do not cap an answer's length: a sentence that begins with one is not about the conversation's."""
 
 QUOTED: Final = frozenset(
     {
