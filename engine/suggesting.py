@@ -65,7 +65,7 @@ def suggested(reply: Reply, features: Sequence[str], table: str) -> str | None:
 def _candidates(found: Sequence[Finding]) -> Iterator[tuple[str, str, str]]:
     """What may tell this reply from others, the most certain first: a key of a rule, its value, a remark."""
     coded = [finding.code for finding in found if not _is_status(finding.code)]
-    named = [name for finding in found for name in finding.names]
+    named = [name for finding in found for _, name in finding.names]
     said = [run for finding in found for run in sorted(_runs(finding.message), key=len, reverse=True)]
     yield from (("code", code, "") for code in filter(_tells, coded))
     yield from (("contains", run, "") for run in said if len(run) >= CERTAIN)

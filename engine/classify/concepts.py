@@ -200,7 +200,7 @@ SAYINGS: Final[Mapping[str, str]] = {
     "refuses_plainly": """not .. support | unsupported | only .. support | support .. only
         | no .. support | not multimodal | not a .. model | not .. capable | missing data required
         | 不支持 | 仅支持 | 只支持 | that support | model requires | not .. enabled | not .. accept
-        | only accepts""",
+        | only accepts | incompatible | not .. implemented | unimplemented""",
     "null_value": """got null | is null | received null | got undefined | received undefined
         | got an integer | got integer | got a number | got a boolean | got a list""",
     "missing": """required key | got null | missing required | field required | required field

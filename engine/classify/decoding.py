@@ -24,6 +24,10 @@ MAX_VALUES: Final = 8
 
 _DECODER: Final = json.JSONDecoder()
 _CHARSET: Final = re.compile(r"charset=[\"']?([\w-]{1,32})", re.IGNORECASE)
+_NO_CHARSETS: Final = frozenset(
+    {"punycode", "idna", "unicode_escape", "raw_unicode_escape", "unicode-escape"}
+)
+"""Encodings of Python's own that no server means, and that are slow or say other things."""
 _BOMS: Final = (
     (codecs.BOM_UTF8, "utf-8-sig"),
     (codecs.BOM_UTF16_LE, "utf-16"),
@@ -45,7 +49,7 @@ def text_of(body: bytes, content_type: str = "") -> str:
     body = body[:MAX_BODY]
     encoding = next((name for mark, name in _BOMS if body.startswith(mark)), "")
     if not encoding and (named := _CHARSET.search(content_type[:256])):
-        encoding = named[1]
+        encoding = "" if named[1].lower() in _NO_CHARSETS else named[1]
     try:
         text = body.decode(encoding or "utf-8", "replace")
     except (LookupError, UnicodeError, ValueError):  # no such encoding, or none of text
@@ -142,8 +146,27 @@ def embedded(text: str) -> tuple[str, Any]:
             if (found := _repr(text, at)) is None:
                 continue
             value, end = found
-        return text[:at] + text[end:], value
+        return text[:at] + text[end:], None if _quoted(text[:at], value) else value
     return text, None
+
+
+_STRAY: Final = re.compile(r"\\(?![\\'\"abfnrtvxuUN0-7\n])(?:)")
+"""A backslash that escapes nothing, of which Python warns."""
+_OF_A_REQUEST: Final = frozenset({"model", "messages", "prompt", "tools", "contents", "stream"})
+_OF_AN_ERROR: Final = frozenset({"error", "errors", "detail", "code", "status", "type", "reason"})
+_QUOTING: Final = re.compile(
+    r"\b(?<!bad )(?:arguments?|request|body|payload|input|json|messages?|content|params?|parameters?|value)\s?[:=]?\s?$",
+    re.IGNORECASE,
+)
+
+
+def _quoted(before: str, value: Any) -> bool:
+    """Whether a value within prose is of the request, and not an error that a proxy passes on."""
+    if not isinstance(value, dict):
+        return False
+    if len(_OF_A_REQUEST.intersection(value)) > 1:
+        return True
+    return not _OF_AN_ERROR.intersection(value) and _QUOTING.search(before[-40:]) is not None
 
 
 _MARKS: Final = re.compile(r"\\.|['\"{}\[\]()]", re.DOTALL)
@@ -157,7 +180,7 @@ def _repr(text: str, start: int) -> tuple[Any, int] | None:
     end = _end(text, start)
     literal = text[start:end]
     try:
-        return (ast.literal_eval(literal), end) if end else None
+        return (ast.literal_eval(_STRAY.sub(r"\\\\", literal)), end) if end else None
     except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
         value = _json(literal.replace("\\n", " "))
         return None if value is None else (value, end)

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 # names in lower case and without underscores
 MESSAGES: Final = (
-    *("message", "msg", "errormessage", "errormsg", "errmsg", "statusmsg", "description", "errordescription"),
+    *("message", "msg", "errormessage", "errormsg", "errmsg", "statusmsg", "errordescription"),
     *("detail", "title"),
 )
 CODES: Final = ("code", "errorcode", "statuscode", "httpstatuscode", "errcode", "internalcode")
@@ -20,13 +20,17 @@ DELAY: Final = "retrydelay"
 WRAPPERS: Final = tuple(
     dict.fromkeys(
         (
-            *("error", "errors", "detail", "details", "innererror", "metadata", "raw", "cause", "baseresp"),
+            *("error", "errors", "detail", "details", "innererror", "raw", "cause", "baseresp"),
             *("header", "fieldviolations", "originalerror", "upstreamerror", "providererror", "exception"),
             *("promptfeedback", *MESSAGES),
         )
     )
 )
 """Fields that may hold a further diagnosis: an object, a list, a string, or JSON within a string."""
+DESCRIPTION: Final = "description"
+"""A message where it stands beside the field that it describes; elsewhere it may be a tool's."""
+METADATA: Final = ("metadata",)
+"""Of what goes along only `raw` is read, which a proxy fills: the rest may be the caller's own."""
 UPSTREAMS: Final = ("provider", "upstream")
 BODIES: Final = ("body", "responsebody")
 """What a proxy tells of its upstream, and there the answer, as JSON in a string. A body elsewhere
@@ -48,6 +52,8 @@ _READ: Final = frozenset(
         *PARAMS,
         DELAY,
         *WRAPPERS,
+        DESCRIPTION,
+        *METADATA,
         *UPSTREAMS,
         *BODIES,
         *ANSWERS,
@@ -91,6 +97,10 @@ class Fields:
             for holder in part[:most] if isinstance(part, list) else [part]:
                 if isinstance(holder, dict):
                     yield name, Fields(holder)
+
+    def messages(self) -> tuple[str, ...]:
+        """The fields that may hold its message."""
+        return (*MESSAGES, DESCRIPTION) if self._fields.keys() & {"field", "code"} else MESSAGES
 
     def ended(self) -> tuple[str, str] | None:
         """The field that says why an answer ended badly, and what it says."""

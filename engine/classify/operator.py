@@ -156,7 +156,7 @@ class _Said(NamedTuple):
 def _said(http_status: int, findings: Sequence[Finding]) -> _Said:
     stated = [(found.at("code"), found.status) for found in findings if found.status is not None]
     coded = [(found.at("code"), found.code) for found in findings if found.code]
-    named = [(found.at("type"), name) for found in findings for name in found.names]
+    named = [(found.at(field), name) for found in findings for field, name in found.names]
     return _Said(
         (("status", http_status), *stated[:1]),
         tuple((place, codes.normal(code)) for place, code in (*coded, *named)),

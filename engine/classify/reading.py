@@ -147,8 +147,9 @@ class Reader:
             spoken = case.spoken
             for row in rows:
                 if spoken & row.first and row.may_hold(spoken, case.status):
+                    unless = row.unless | row.failing if case.status >= 500 else row.unless
                     for said in case.said:
-                        if row.holds(said.found):
+                        if row.holds(said.found, unless):
                             return self._ruled(row, said, case)
             return None
 
@@ -167,6 +168,10 @@ class Reader:
         return Decided(rule.kind, rule.name, said.field, matched, param=param)
 
 
+_NOT_IMPLEMENTED: Final = 501
+"""The one 5xx that blames the request."""
+
+
 class _Row(NamedTuple):
     """A rule with its tables as bits."""
 
@@ -176,32 +181,27 @@ class _Row(NamedTuple):
     unless: int
     after: int
     beside: int
+    failing: int
 
     @classmethod
     def of(cls, rule: Rule, lexicon: Lexicon) -> _Row:
         says = tuple(map(lexicon.mask, rule.says))
-        return cls(
-            rule,
-            says[0],
-            says,
-            lexicon.mask(rule.unless),
-            lexicon.mask(rule.after),
-            lexicon.mask(rule.beside),
-        )
+        rest = map(lexicon.mask, (rule.unless, rule.after, rule.beside, rule.failing))
+        return cls(rule, says[0], says, *rest)
 
     def may_hold(self, spoken: int, status: int) -> bool:
         """Whether all that it asks for is spoken of, be it in several sentences."""
-        failing = status >= 500
+        failing = status >= 500 and status != _NOT_IMPLEMENTED
         if (failing and not self.rule.blame) or ((failing or status == 403) and not self.rule.plain):
             return False
         if self.beside and not spoken & self.beside:
             return False
         return all(spoken & says for says in self.says)
 
-    def holds(self, found: Found) -> bool:
-        """Whether one sentence says it."""
+    def holds(self, found: Found, unless: int) -> bool:
+        """Whether one sentence says it, and nothing of those tables."""
         spoken = found.mask
-        if spoken & self.unless or not all(spoken & says for says in self.says):
+        if spoken & unless or not all(spoken & says for says in self.says):
             return False
         return not spoken & self.after or found.start(self.first) <= found.start(self.after)
 
@@ -209,11 +209,26 @@ class _Row(NamedTuple):
 _NEVER_FITS: Final = re.compile(
     r"\b(?:request|input|prompt)s? (?:is )?too large\b|\bmust be reduced\b", re.IGNORECASE
 )
+_ASKED: Final = (
+    re.compile(r"\blimit(?: of)?:? (\d{1,12})\b.{0,80}\brequested:? (?P<asked>\d{1,12})\b", re.IGNORECASE),
+    re.compile(r"\bneeds (?P<asked>\d{1,12})\b.{0,80}\blimit (?:is|of) (\d{1,12})\b", re.IGNORECASE),
+)
+"""A limit and what was asked, which no wait makes fit if it is more."""
 
 
 def _waiting_helps(case: Case, http_status: int) -> bool:
     redirected = 300 <= http_status < 400
-    return not redirected and not any(_NEVER_FITS.search(said.sentence) for said in case.said)
+    return not redirected and not any(_never_fits(said.sentence) for said in case.said)
+
+
+def _never_fits(sentence: str) -> bool:
+    if _NEVER_FITS.search(sentence):
+        return True
+    found = next((found for asked in _ASKED if (found := asked.search(sentence))), None)
+    if found is None:
+        return False
+    (limit,) = (int(found[n]) for n in (1, 2) if n != found.re.groupindex["asked"])
+    return int(found["asked"]) > limit
 
 
 def unreadable(status: int, why: str) -> Verdict:

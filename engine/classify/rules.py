@@ -35,6 +35,8 @@ class Rule(NamedTuple):
     """Whether it holds under a 5xx too: a server that fails while it reads a good image says the same."""
     plain: bool = True
     """Whether it holds under a 5xx and a 403 too: failing services and closed doors use its words as well."""
+    failing: Tables = ()
+    """What a sentence under a 5xx must not speak of: it would be about the service itself."""
 
 
 def _any(*features: F) -> Tables:
@@ -51,7 +53,8 @@ _CONCRETE: Final = _any(
 )
 _SIZE: Final = ("exceeds", "too_much", "at_most", "reduce", "bounded")
 
-_NO_SIZE: Final = ("timing", "memory", "credential", "account_size")
+_SERVICE: Final = ("infrastructure", "memory", "load")
+_NO_SIZE: Final = ("timing", "credential", "account_size")
 """What else may be exceeded, too long or too large."""
 _OTHER: Final = ("other_setting",)
 
@@ -99,13 +102,21 @@ VETOES: Final = (
 OVERFLOWS: Final = (
     Rule("wrong_type", Kind.CALLER_ERROR, (("wrong_type",),), blame=False),
     Rule("no_room", Kind.CONTEXT_WINDOW, (("output_cap",), ("no_room",))),
-    Rule("context_limit", Kind.CONTEXT_WINDOW, (("context",), _SIZE), ("output_cap", *_NO_SIZE), _OTHER),
+    Rule(
+        "context_limit",
+        Kind.CONTEXT_WINDOW,
+        (("context",), _SIZE),
+        ("output_cap", *_NO_SIZE),
+        _OTHER,
+        failing=_SERVICE,
+    ),
     Rule(
         "context_limit",
         Kind.CONTEXT_WINDOW,
         (("context",), _SIZE, ("input_words", "input_size")),
         _NO_SIZE,
         _OTHER,
+        failing=_SERVICE,
     ),
     Rule(
         "output_cap",
@@ -119,6 +130,7 @@ OVERFLOWS: Final = (
         (("input_size",), _SIZE),
         ("small_part", *_NO_SIZE, *_MODALITY),
         _OTHER,
+        failing=_SERVICE,
     ),
     Rule(
         "token_limit",
@@ -126,6 +138,7 @@ OVERFLOWS: Final = (
         (("tokens",), ("exceeds", "too_much", "at_most")),
         (F.REASONING.value, "output_cap", *_NO_SIZE),
         _OTHER,
+        failing=_SERVICE,
     ),
     Rule(
         "token_limit",
@@ -133,12 +146,14 @@ OVERFLOWS: Final = (
         (("tokens",), ("exceeds", "too_much", "at_most"), ("input_words",)),
         _NO_SIZE,
         _OTHER,
+        failing=_SERVICE,
     ),
     Rule(
         "input_exceeds",
         Kind.CONTEXT_WINDOW,
         (("input",), ("exceeds",)),
         ("part", "setting", "not_size", *_NO_SIZE, *_MODALITY, *_TOOLS),
+        failing=_SERVICE,
     ),
     Rule("shorten_input", Kind.CONTEXT_WINDOW, (("input",), ("reduce",)), ("part", *_MODALITY)),
 )
@@ -148,7 +163,7 @@ REFUSALS: Final = (
         "broken_part",
         Kind.CALLER_ERROR,
         (("media",), ("undecodable",)),
-        ("refuses_plainly", "exceeds", "unhosted"),
+        ("refuses_plainly", "exceeds", "unhosted", "unknown_part", "wrong_part"),
     ),
     Rule("unknown_format", Kind.CALLER_ERROR, (("file_kind",), ("refuses",)), blame=False),
     Rule("stale_reference", Kind.CALLER_ERROR, (("reference",), ("gone",)), blame=False),
@@ -159,14 +174,20 @@ REFUSALS: Final = (
         (("setting",), ("refuses", "wrong_setting", "mandatory", "together")),
         after=_CONCRETE,
     ),
-    Rule("foreign_history", Kind.CAPABILITY, (("minted_reasoning",),), features=(F.REASONING,), plain=False),
-    Rule("foreign_history", Kind.CAPABILITY, (("minted_elsewhere",),), features=(F.TOOLS,), plain=False),
+    Rule(
+        "foreign_history",
+        Kind.CAPABILITY,
+        (("minted_reasoning",),),
+        features=(F.REASONING,),
+        failing=_SERVICE,
+    ),
+    Rule("foreign_history", Kind.CAPABILITY, (("minted_elsewhere",),), features=(F.TOOLS,), failing=_SERVICE),
     Rule(
         "foreign_history",
         Kind.CAPABILITY,
         (("signature",), ("not_verified",)),
         features=(F.REASONING,),
-        plain=False,
+        failing=_SERVICE,
     ),
     Rule("tools_absent", Kind.CALLER_ERROR, (_TOOLS, ("tools_absent",)), blame=False),
     Rule("reasoning_required", Kind.PARAMETER_REJECT, ((F.REASONING.value,), ("mandatory",)), _TOOLS),
@@ -178,7 +199,7 @@ REFUSALS: Final = (
         Kind.CAPABILITY,
         (("history_ids",), ("wrong_pattern",)),
         features=(F.TOOLS,),
-        plain=False,
+        failing=_SERVICE,
     ),
     Rule("role_refused", Kind.CAPABILITY, (("unknown_role",),), features=(F.ROLE,)),
     Rule("unpaired_tools", Kind.CALLER_ERROR, (("tool_pairs",), ("unpaired",)), ("refuses",), blame=False),
@@ -187,7 +208,7 @@ REFUSALS: Final = (
         "schema_refused",
         Kind.CAPABILITY,
         ((F.TOOL_SCHEMA.value, F.STRUCTURED_OUTPUT.value, "schema"), ("wrong_schema",)),
-        plain=False,
+        failing=_SERVICE,
     ),
     Rule("unknown_part", Kind.CAPABILITY, (("unknown_part", "wrong_part"), ("part_kind",)), ("null_value",)),
     Rule(
@@ -206,13 +227,14 @@ REFUSALS: Final = (
         "feature_unsupported",
         Kind.CAPABILITY,
         ((*_CONCRETE, F.OTHER.value), ("refuses_plainly",)),
-        ("no_permission", "credential", "infrastructure"),
+        ("no_permission", "credential"),
+        failing=_SERVICE,
     ),
     Rule(
         "feature_unsupported",
         Kind.CAPABILITY,
         ((*_CONCRETE, F.OTHER.value), ("refuses",)),
-        ("no_permission", "credential", "infrastructure"),
+        ("no_permission", "credential"),
         plain=False,
     ),
     Rule(
@@ -239,7 +261,7 @@ REFUSALS: Final = (
         "feature_limit",
         Kind.CAPABILITY,
         ((*_MODALITY, F.TOOLS.value), ("exceeds", "too_much", "at_most")),
-        plain=False,
+        failing=_SERVICE,
     ),
     Rule("tool_name_refused", Kind.CAPABILITY, (_TOOLS, ("wrong_pattern",)), plain=False),
     Rule("unknown_part", Kind.CAPABILITY, (("unknown_part",),), ("null_value",)),

@@ -17,9 +17,9 @@ class Meaning(NamedTuple):
     features: tuple[F, ...] = ()
 
 
-SETTINGS: Final = """top_n_tokens | truncate_prompt_tokens | context_length_exceeded_behavior | search_context_size | stop sequences
-    | think value | temperature | top_p | top_k | min_p | top_a | typical_p
-    | presence_penalty | frequency_penalty | repetition_penalty | length_penalty
+SETTINGS: Final = """top_n_tokens | truncate_prompt_tokens | context_length_exceeded_behavior
+    | search_context_size | stop sequences | think value | temperature | top_p | top_k | min_p
+    | top_a | typical_p | presence_penalty | frequency_penalty | repetition_penalty | length_penalty
     | no_repeat_ngram_size | logit_bias | top_logprobs | logprobs | stop_sequences | max_tokens
     | max_completion_tokens | max_output_tokens | max_new_tokens | reasoning_effort
     | enable_thinking | thinking_level | thinking_budget | reasoning_budget | thinking_config
@@ -35,9 +35,7 @@ SETTINGS: Final = """top_n_tokens | truncate_prompt_tokens | context_length_exce
 """Written as their own API spells them; the words of each may be joined in any way."""
 
 OTHER_SETTINGS: Final = " | ".join(
-    name
-    for name in map(str.strip, SETTINGS.split("|"))
-    if "max" not in name and "tokens" not in name.split("_")
+    name for name in map(str.strip, SETTINGS.split("|")) if "max" not in name and "tokens" not in name.split()
 )
 """Those that do not cap an answer's length: a sentence that begins with one is not about the conversation's."""
 

@@ -58,6 +58,7 @@ BARE_404: Final = frozenset(
         "method",
         "post",
     }
+    | {"matched", "with", "those", "values", "default", "backend"}
     | {"the", "this", "requested", "was", "on", "no", "such", "not", "found", "v1", "chat", "completions"}
 )
 """A 404 of such words alone names nothing: at the path of its own format the target answers no request."""
@@ -79,6 +80,8 @@ def prior(case: Case, http_status: int) -> Decided:
     status, place = (case.status, case.stated_in) if case.status else _named(case)
     if status == 404 and (rule := _not_found(case)):
         return Decided(Kind.MODEL_NOT_FOUND, rule, place)
+    if not status and http_status < 300:
+        return Decided(Kind.UNAVAILABLE, UNRECOGNISED, place)
     status = status or http_status
     kind = PRIOR.get(status) or (Kind.CALLER_ERROR if 400 <= status < 500 else Kind.UNAVAILABLE)
     return Decided(kind, UNRECOGNISED if kind is Kind.CALLER_ERROR else f"status_{status}", place)

@@ -22,9 +22,10 @@ PATH: Final = "~"
 
 _URL: Final = re.compile(r"(?:https?|wss?)://\S+", re.IGNORECASE)
 _ECHO: Final = re.compile(
-    r"""\b(?:messages|prompt|contents)['"]?\s?[=:]\s?[\[{'"]   # messages = [ ...
-      | ['"]input['"]\s?:\s?[\[{'"] | \binput_value\s?=   # a validator's copy of what it refused
-      | \bfailed_generation['"]?\s?: | \breceived:\s?['"{\[]""",
+    r"""\b(?:messages|prompt|contents|system|instructions)['"]?\s?[=:]\s?[\[{'"]
+      | ['"](?:input|system|instructions)['"]\s?:\s?[\[{'"] | \binput_value\s?=   # a validator's copy
+      | \bfailed_generation['"]?\s?: | \breceived:\s?['"{\[] | \(string\)\s?['"]
+      | \b(?:last\ read:|token\ at)\s?['"]""",
     re.VERBOSE | re.IGNORECASE,
 )
 """Where a message begins to quote the request: nothing after it is read."""
@@ -48,6 +49,9 @@ _SENTENCE_END: Final = re.compile(r"(?<=[.!?])\s|\n(?=\s{0,40}[^\sa-z0-9('\"`])|
 """Where a line breaks before a word in lower case, it is but wrapped."""
 
 
+_QUOTE: Final = re.compile("['\"`]")
+
+
 def diagnosis(message: str) -> str:
     """The part of a message that may be matched: no more than is bounded, and nothing that it quotes."""
     text = message if len(message) <= HEAD + TAIL else f"{message[:HEAD]}\n{message[-TAIL:]}"
@@ -66,18 +70,25 @@ def diagnosis(message: str) -> str:
     return _NAMED.sub(r"\1", text) if _QUOTE.search(text) else text
 
 
+_QUOTED_VALUE: Final = re.compile(
+    r"""(\b(?:value|string|got|received|found|given|input|text|content|type_string\),|instance\S{0,80})
+        (?:[:=]\ ?|\ ))(['"`])(?=[^'"`\s]{0,80}\s).*(?:\2|$)""",
+    re.VERBOSE | re.IGNORECASE | re.DOTALL,
+)
+"""A value of several words, quoted as what a server met: prose of the caller's."""
+
+
 def unquoted(message: str) -> str:
-    """The message up to where it begins to quote the request."""
-    echo = _ECHO.search(message) if ":" in message or "=" in message else None
-    return message[: echo.start()] if echo else message
+    """The message without what it quotes of the request."""
+    if ":" in message or "=" in message or " at " in message:
+        echo = _ECHO.search(message)
+        message = message[: echo.start()] if echo else message
+    return _QUOTED_VALUE.sub(r"\1", message, count=1) if _QUOTE.search(message) else message
 
 
 def folded(text: str) -> str:
     """The text in one case, with one space for every run of white space."""
     return re.sub(r"\s+", " ", text.casefold())
-
-
-_QUOTE: Final = re.compile("['\"`]")
 
 
 def sentences(message: str) -> tuple[str, ...]:

@@ -26,6 +26,7 @@ MAX_CLASSES: Final = 4
 _NOTHING: Final = ("None", "null", "undefined")
 """How proxies write a field that they do not know."""
 _HOUR: Final = 3600
+_MOST: Final = 1e12
 _LONGEST_DELAY: Final = 9
 """Digits."""
 
@@ -46,8 +47,8 @@ class Finding(Struct, frozen=True):
     depth: int
     message: str = ""
     code: str = ""
-    names: tuple[str, ...] = ()
-    """The values of type, status name and reason."""
+    names: tuple[tuple[str, str], ...] = ()
+    """What else is a code, with the field that it stands in: type, status name, reason, a second code."""
     classes: tuple[str, ...] = ()
     """The classes of exceptions that the message names: what a proxy made of the status, mostly."""
     param: str = ""
@@ -68,8 +69,7 @@ class Finding(Struct, frozen=True):
         """The code and the names, each with the field that it is called after."""
         if self.code:
             yield "code", self.code
-        for name in self.names:
-            yield "type", name
+        yield from self.names
 
     @property
     def weak_codes(self) -> Iterator[tuple[str, str]]:
@@ -94,7 +94,7 @@ def findings(reply: Reply) -> tuple[Finding, ...]:
     found.sort(key=lambda finding: -finding.depth)
     named = reply.headers.get(_AMAZON, "").partition(":")[0].strip(), (reply.event or "").strip()
     found += [
-        Finding(path, 0, names=(_clean(name),))
+        Finding("", 0, names=((path, _clean(name)),))
         for path, name in zip((_AMAZON, "event"), named, strict=True)
         if name
     ]
@@ -125,7 +125,11 @@ def _of_markup(text: str) -> Iterator[Finding]:
     said = {name.lower(): _clean(value) for name, value in islice(_XML.findall(text), MAX_FINDINGS)}
     if "message" in said:
         yield Finding(
-            "xml", 0, said["message"], said.get("code", ""), tuple(filter(None, (said.get("type"),)))
+            "xml",
+            0,
+            said["message"],
+            said.get("code", ""),
+            (("type", said["type"]),) if "type" in said else (),
         )
     elif title := _TITLE.search(text):
         yield Finding("title", 0, _clean(title[2]))
@@ -155,17 +159,13 @@ def _walk_object(value: dict[Any, Any], path: str, depth: int) -> Iterator[Findi
     yield own
     if inner is not None:
         yield from _walk(inner, own.at(own.spoken), depth + 1)
-    param = _param(fields)
-    if " " in param:  # some servers put the whole diagnosis there
-        yield Finding(own.at("param"), depth, param)
+    param = fields.get("param")
+    if isinstance(param, str) and " " in param:  # some servers put the whole diagnosis there
+        yield Finding(own.at("param"), depth, _clean(param))
     for name, within in fields.among(objects.WRAPPERS):
         if name != own.spoken:
             yield from _walk(within, own.at(name), depth + 1)
-    for name, upstream in fields.objects(objects.UPSTREAMS, MAX_FINDINGS):
-        for spelt, body in upstream.among(objects.BODIES):
-            answered = decoded(body[:MAX_BODY].strip()) if isinstance(body, str) else None
-            if isinstance(answered, dict):
-                yield from _walk(answered.get("error"), own.at(f"{name}.{spelt}.error"), depth + 1)
+    yield from _of_upstreams(fields, own, depth)
     for name, part in fields.objects(objects.ANSWERS, MAX_FINDINGS):
         for spelt, error in part.among(("error",)):
             yield from _walk(error, own.at(f"{name}.{spelt}"), depth + 1)
@@ -173,14 +173,27 @@ def _walk_object(value: dict[Any, Any], path: str, depth: int) -> Iterator[Findi
     yield from _ended(fields, path, depth)
 
 
+def _of_upstreams(fields: Fields, own: Finding, depth: int) -> Iterator[Finding]:
+    """What a proxy tells of its upstream."""
+    for name, told in fields.objects(objects.METADATA, MAX_FINDINGS):
+        for spelt, raw in told.among(("raw",)):
+            yield from _walk(raw, own.at(f"{name}.{spelt}"), depth + 1)
+    for name, upstream in fields.objects(objects.UPSTREAMS, MAX_FINDINGS):
+        for spelt, body in upstream.among(objects.BODIES):
+            answered = decoded(body[:MAX_BODY].strip()) if isinstance(body, str) else None
+            if isinstance(answered, dict):
+                yield from _walk(answered.get("error"), own.at(f"{name}.{spelt}.error"), depth + 1)
+
+
 def _own(fields: Fields, path: str, depth: int) -> tuple[Finding, Any]:
     """What an object itself says, and the value within its message."""
-    spoken = next((name for name in objects.MESSAGES if isinstance(fields.get(name), str)), "")
+    spoken = next((name for name in fields.messages() if isinstance(fields.get(name), str)), "")
     said = fields.get(spoken)[:MAX_BODY] if spoken else ""
     message, inner = embedded(said)
-    code = next((code for name in objects.CODES if (code := _code(fields.get(name)))), "")
+    coded = [(spelt, code) for spelt, value in fields.among(objects.CODES) if (code := _code(value))]
+    named = [(spelt, name) for spelt, value in fields.among(objects.NAMES) if (name := _name(value))]
+    code = coded[0][1] if coded else ""
     numbers = (code, *(_code(fields.get(name)) for name in objects.NUMBERS))
-    named = (name for key in objects.NAMES if (name := _name(fields.get(key))))
     param = _param(fields)
     if not param and "parameter" in said and (listed := _LISTED.search(said)):
         param = listed[1]
@@ -189,7 +202,7 @@ def _own(fields: Fields, path: str, depth: int) -> tuple[Finding, Any]:
         depth=depth,
         message=_clean(message),
         code=code,
-        names=tuple(named),
+        names=(*coded[1:], *named),
         classes=tuple(_classes(message)),
         param="" if " " in param else param,
         status=next((status for number in numbers if (status := _status(number))), None),
@@ -201,7 +214,7 @@ def _own(fields: Fields, path: str, depth: int) -> tuple[Finding, Any]:
 def _ended(fields: Fields, path: str, depth: int) -> Iterator[Finding]:
     if ended := fields.ended():
         name, why = ended
-        yield Finding(f"{path}.{name}" if path else name, depth + 1, names=(_clean(why),))
+        yield Finding(path, depth + 1, names=((name, _clean(why)),))
 
 
 def _delay(spelt: str) -> str:
@@ -232,7 +245,16 @@ def _name(value: object) -> str:
 
 
 def _code(value: object) -> str:
-    return str(value) if type(value) in (int, float) else _name(value)
+    return _number(value) or _name(value)
+
+
+def _number(value: object) -> str:
+    """A number in words of its own; empty for what is none, or is too long to be a code."""
+    return (
+        str(value)
+        if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _MOST
+        else ""
+    )
 
 
 def _param(fields: Fields) -> str:
@@ -241,9 +263,8 @@ def _param(fields: Fields) -> str:
 
 def _of_param(value: object) -> str:
     if isinstance(value, list | tuple):  # a validator's `loc`: ["body", "messages", 0, "name"]
-        return _name(
-            ".".join(str(part) for part in value[:16] if isinstance(part, str | int)).removeprefix("body.")
-        )
+        steps = (part if isinstance(part, str) else _number(part) for part in value[:16])
+        return _name(".".join(filter(None, steps)).removeprefix("body."))
     return _name(value).replace(" -> ", ".").removeprefix("body.")
 
 
