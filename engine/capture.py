@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from turnout.engine.classify.decoding import text_of
 from turnout.engine.classify.reply import Reply
 from turnout.engine.classify.verdict import UNRECOGNISED, Verdict
 from turnout.engine.errors import ConfigurationError
@@ -195,7 +196,10 @@ def _described(target: Target, reply: Reply, verdict: Verdict, redactor: Redacto
     }
     shape = [*line.values(), verdict.code, _WITH_A_DIGIT.sub("0", verdict.message)]
     line["id"] = f"unrecognised-{hashlib.sha256(json.dumps(shape).encode()).hexdigest()[:16]}"
-    if headers := {name: redactor.clean(reply.headers[name]) for name in HEADERS if name in reply.headers}:
+    headers = {name: redactor.clean(reply.headers[name]) for name in HEADERS if name in reply.headers}
+    if "content-type" in headers:  # the line holds text: no charset but its own is true of it
+        headers["content-type"] = headers["content-type"].partition(";")[0].strip()
+    if headers:
         line["headers"] = headers
     if reply.event is not None:
         line["event"] = redactor.clean(reply.event)
@@ -203,5 +207,5 @@ def _described(target: Target, reply: Reply, verdict: Verdict, redactor: Redacto
 
 
 def _body(reply: Reply, redactor: Redactor) -> str:
-    body = redactor.body(reply.body[:BODY].decode("utf-8", "replace"))
+    body = redactor.body(text_of(reply.body[:BODY], reply.headers.get("content-type", "")))
     return body if len(reply.body) < BODY else body[:-_CUT]

@@ -197,9 +197,28 @@ def test_a_credential_of_digits_is_not_kept_as_a_number(capture: Capture) -> Non
 
 
 def test_a_credential_in_a_body_that_is_no_json_or_in_a_header_is_not_kept(capture: Capture) -> None:
-    keep(capture, f'{{"error": "flux {KEY}'.encode(), headers={"content-type": f"text/plain; x={KEY}"})
+    keep(capture, f'{{"error": "flux {KEY}'.encode(), headers={"retry-after": KEY})
     assert KEY[:8] not in capture.path.read_text()
     assert capture.path.read_text().count("[credential]") == 2
+
+
+@pytest.mark.parametrize("charset", ["latin-1", "utf-16", "gb18030", "utf-8"])
+def test_a_body_is_kept_as_the_text_that_it_is_in_its_own_encoding(capture: Capture, charset: str) -> None:
+    prompt = "Überraschung für die Geschäftsführung: Müller wird nächste Woche gekündigt"
+    body = {"messages": [{"role": "user", "content": prompt}]}
+    reply, verdict = read(
+        f"flux: {prompt}".encode(charset), headers={"content-type": f"text/plain; charset={charset}"}
+    )
+    capture.keep(TARGET, reply, verdict, Redactor([], Quotations(body)))
+    (line,) = lines(capture)
+    assert line["body"] == "flux: [request text]"
+    assert line["headers"] == {"content-type": "text/plain"}
+
+
+def test_an_error_in_a_200_that_no_rule_knows_is_kept(capture: Capture) -> None:
+    keep(capture, {"error": {"message": "flux", "code": "E-77"}}, 200)
+    (line,) = lines(capture)
+    assert (line["transport"], line["status"]) == ("http_200_body", 200)
 
 
 @pytest.mark.parametrize(

@@ -269,7 +269,7 @@ IN_A_200 = {
     "numeric-code": (error("Provider returned error", code=502), "unavailable", "status_502"),
     "stated-status": (error("Odd.", http_status_code=422), "caller_error", UNRECOGNISED),
     "type-as-status": (error("Odd.", type="invalid_request_error"), "caller_error", UNRECOGNISED),
-    "nothing-told": (error("Odd."), "unavailable", "status_200"),
+    "nothing-told": (error("Odd."), "unavailable", UNRECOGNISED),
 }
 
 
@@ -293,7 +293,7 @@ def test_the_innermost_of_wrapped_errors_decides_and_is_quoted() -> None:
     assert verdict.kind is Kind.CONTEXT_WINDOW
     assert verdict.message == "prompt is too long: 80 tokens > 64 maximum"
     assert verdict.code == "E17"
-    assert verdict.evidence.field == "error.metadata.raw.error"
+    assert verdict.evidence.field == "error.metadata.raw.error.message"
 
 
 def test_json_within_a_proxys_sentence_is_unwrapped() -> None:

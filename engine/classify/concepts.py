@@ -66,7 +66,7 @@ SUBJECTS: Final[Mapping[str, str]] = {
     "output_cap": """maximum tokens you requested | requested maximum tokens | max tokens
         | max new tokens | output tokens | completion tokens | max gen len | num predict
         | maximum output | tokens to generate | generated tokens | max length | output limit
-        | requested output | tokens that can be generated""",
+        | requested output | tokens that can be generated | completion length | output length""",
     "part": """tool | page | mime | header | cookie | cookies | schema | function | name | id | enum
         | property | array | item | element | uri""",
     "small_part": """tool | page | mime | header | cookie | schema | function | enum | property
@@ -103,7 +103,7 @@ SUBJECTS: Final[Mapping[str, str]] = {
         | api token | credential | authentication | oauth | ak sk | iam | bearer token
         | authorization | apikey | token provided | signature we calculated | jwt | key provided
         | secret key | auth | service account | virtual key | master key | signing key
-        | request signature""",
+        | request signature | provided token | signature in header""",
     "money": """credit | balance | billing | budget | quota | payment | subscription | points | plan
         | usage limit | key limit | monthly limit | weekly limit | prepaid | fund | spend | arrears
         | invoice | free tier | trial | wallet | dollar | usage cap | hard limit | card
@@ -123,13 +123,14 @@ SUBJECTS: Final[Mapping[str, str]] = {
 }
 """What else a sentence may be about."""
 
-SKIPPED: Final = """context deadline | context canceled | context cancelled | context manager
-    | open files | time budget | retry budget | error budget | file search | prediction stream
-    | model with response stream | reasoning model | reasoning models | thinking model
-    | thinking models | image model | vision model | audio model | speech model | video model
-    | image generation model | vision models | when thinking is enabled | thinking is enabled
-    | for this reason | tools models | stream of | file descriptor | input validation error
-    | server side tool | image generation | system error | role based"""
+SKIPPED: Final = """context length exceeded behavior | truncate prompt tokens | search context size
+    | context deadline | context canceled | context cancelled | context manager | open files
+    | retry budget | error budget | file search | prediction stream | model with response stream
+    | reasoning model | reasoning models | thinking model | thinking models | image model
+    | vision model | audio model | speech model | video model | image generation model
+    | vision models | when thinking is enabled | thinking is enabled | for this reason
+    | tools models | stream of | file descriptor | input validation error | server side tool
+    | image generation | system error | role based"""
 """Names of other things, and circumstances: their words say nothing of what was refused."""
 
 SAYINGS: Final[Mapping[str, str]] = {
@@ -196,7 +197,8 @@ SAYINGS: Final[Mapping[str, str]] = {
     "memory": "memory | vram | ram",
     "account_size": "content length | in flight | mismatch | announced | trial",
     "infrastructure": """service | server | backend | lambda | pulling | timeout | connection
-        | memory | disk | socket | open files | cpu | gpu | cluster | pod | container | kubernetes""",
+        | memory | disk | socket | open files | cpu | gpu | cluster | pod | container | kubernetes
+        | storage | cache | processor""",
     "refuses_plainly": """not .. support | unsupported | only .. support | support .. only
         | no .. support | not multimodal | not a .. model | not .. capable | missing data required
         | 不支持 | 仅支持 | 只支持 | that support | model requires | not .. enabled | not .. accept
@@ -235,7 +237,7 @@ SAYINGS: Final[Mapping[str, str]] = {
     "no_channel": """no auth available | auth unavailable | no available channel | 无可用渠道
         | no channel available""",
     "not_named": """function named | not .. specified in | tool named | not found in tools
-        | function not found | tool not found""",
+        | function not found | tool not found | not provided in tools | names function""",
     "wrong_value": """invalid | incorrect | unexpected | unknown | unsupported | unrecognized
         | must be | not valid | one of | expected | not allowed""",
     "wrong_order": """valid role | incorrect role | invalid role | invalid message role
@@ -289,7 +291,7 @@ SAYINGS: Final[Mapping[str, str]] = {
         | not .. included | used all | consumed | no remaining | have no | no available | below
         | check your plan | delinquent | not .. afford | can only afford | low | ended
         | cannot afford | 不足 | 欠费 | 充值 | 用尽 | 用完 | 已耗尽 | only available
-        | not .. available""",
+        | not .. available | lower than""",
     "money_gone": """credit .. depleted | credit .. exhausted | payment required
         | insufficient credit | insufficient balance | insufficient funds | insufficient quota
         | insufficient user quota | credit balance | 余额不足 | 欠费 | 充值 | 额度不足 | 额度已用尽
@@ -330,7 +332,7 @@ SAYINGS: Final[Mapping[str, str]] = {
         | guardrail intervened | guardrail violation | guardrail checks | blocked by .. guardrail
         | content safety | safety check | threat detected | prompt injection | injection detected
         | keyword banned | banned word | pii detected | moderation failed | 敏感 | 违规 | 违反
-        | 不安全 | 合规 | real people | real person""",
+        | 不安全 | 合规 | real people | real person | malware""",
     "load": """degraded | runner | exited | enough .. memory | crash | terminated unexpectedly
         | killed | upstream request failed | server error | overloaded | temporarily unavailable
         | try again later | currently loading | loading model | timed out | no available channel
@@ -340,7 +342,7 @@ SAYINGS: Final[Mapping[str, str]] = {
         | try again in | is offline | not enough memory | out of memory | cuda
         | currently experiencing | still loading | being loaded | starting up | unable to reach
         | econnrefused | circuit breaker | no instances | no worker | capacity | 繁忙 | 稍后 | 过载
-        | 超时 | 负载 | connection error""",
+        | 超时 | 负载 | connection error | response payload size | response size""",
     "money_or_tier": """extra usage | beta | surcharge | tier | subscription | not available
         | not enabled | required | upgrade | credits | plan""",
     "renamed": "moved to | use .. instead | renamed to | replaced by",

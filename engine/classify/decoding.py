@@ -155,7 +155,8 @@ _STRAY: Final = re.compile(r"\\(?![\\'\"abfnrtvxuUN0-7\n])(?:)")
 _OF_A_REQUEST: Final = frozenset({"model", "messages", "prompt", "tools", "contents", "stream"})
 _OF_AN_ERROR: Final = frozenset({"error", "errors", "detail", "code", "status", "type", "reason"})
 _QUOTING: Final = re.compile(
-    r"\b(?<!bad )(?:arguments?|request|body|payload|input|json|messages?|content|params?|parameters?|value)\s?[:=]?\s?$",
+    r"\b(?<!bad )(?:arguments?|request|body|payload|input|json|messages?|content|params?|parameters?|value)"
+    r"\s?[:=]?\s?$",
     re.IGNORECASE,
 )
 

@@ -92,7 +92,12 @@ VETOES: Final = (
     Rule("rate_limit", Kind.UNAVAILABLE, (("rate_limited",),)),
     Rule("no_channel", Kind.UNAVAILABLE, (("no_channel",),)),
     Rule("permission", Kind.AUTH, (("iam",),)),
-    Rule("billing", Kind.QUOTA_OR_BILLING, (("money",), ("spent",)), ("reasoning", "context", "output_cap")),
+    Rule(
+        "billing",
+        Kind.QUOTA_OR_BILLING,
+        (("money",), ("spent",)),
+        ("reasoning", "context", "output_cap", "timing"),
+    ),
     Rule("credential", Kind.AUTH, (("credential",), ("not_let_in",))),
     Rule("verification", Kind.AUTH, (("account",), ("to_verify",)), ("signature",)),
     Rule("region", Kind.AUTH, (("region",), ("shut_out", "no_permission"))),
@@ -155,7 +160,13 @@ OVERFLOWS: Final = (
         ("part", "setting", "not_size", *_NO_SIZE, *_MODALITY, *_TOOLS),
         failing=_SERVICE,
     ),
-    Rule("shorten_input", Kind.CONTEXT_WINDOW, (("input",), ("reduce",)), ("part", *_MODALITY)),
+    Rule(
+        "shorten_input",
+        Kind.CONTEXT_WINDOW,
+        (("input",), ("reduce",)),
+        ("part", *_NO_SIZE, *_MODALITY),
+        failing=_SERVICE,
+    ),
 )
 
 REFUSALS: Final = (
@@ -193,7 +204,7 @@ REFUSALS: Final = (
     Rule("reasoning_required", Kind.PARAMETER_REJECT, ((F.REASONING.value,), ("mandatory",)), _TOOLS),
     Rule("tool_parser_missing", Kind.CAPABILITY, (_TOOLS, ("tool_parser",))),
     Rule("stream_required", Kind.CAPABILITY, ((F.STREAMING.value,), ("required_value",))),
-    Rule("role_order", Kind.CAPABILITY, (("turn",), ("wrong_order",)), features=(F.ROLE,)),
+    Rule("role_order", Kind.CAPABILITY, (("turn",), ("wrong_order",)), features=(F.ROLE,), failing=_SERVICE),
     Rule(
         "foreign_history",
         Kind.CAPABILITY,
@@ -204,6 +215,7 @@ REFUSALS: Final = (
     Rule("role_refused", Kind.CAPABILITY, (("unknown_role",),), features=(F.ROLE,)),
     Rule("unpaired_tools", Kind.CALLER_ERROR, (("tool_pairs",), ("unpaired",)), ("refuses",), blame=False),
     Rule("bad_arguments", Kind.CALLER_ERROR, (("arguments",), ("unparsable",)), blame=False),
+    Rule("own_output", Kind.UNAVAILABLE, (("own_output",),)),
     Rule(
         "schema_refused",
         Kind.CAPABILITY,
@@ -212,10 +224,19 @@ REFUSALS: Final = (
     ),
     Rule("unknown_part", Kind.CAPABILITY, (("unknown_part", "wrong_part"), ("part_kind",)), ("null_value",)),
     Rule(
-        "role_order", Kind.CAPABILITY, ((F.ROLE.value, "conversation"), ("wrong_order",)), features=(F.ROLE,)
+        "role_order",
+        Kind.CAPABILITY,
+        ((F.ROLE.value, "conversation"), ("wrong_order",)),
+        features=(F.ROLE,),
+        failing=_SERVICE,
     ),
     Rule(
-        "role_refused", Kind.CAPABILITY, ((F.ROLE.value,), ("wrong_value",)), ("missing",), features=(F.ROLE,)
+        "role_refused",
+        Kind.CAPABILITY,
+        ((F.ROLE.value,), ("wrong_value",)),
+        ("missing",),
+        features=(F.ROLE,),
+        plain=False,
     ),
     Rule(
         "chat_template", Kind.CAPABILITY, (("chat_template",),), ("infrastructure", "load"), otherwise=F.ROLE
@@ -227,14 +248,14 @@ REFUSALS: Final = (
         "feature_unsupported",
         Kind.CAPABILITY,
         ((*_CONCRETE, F.OTHER.value), ("refuses_plainly",)),
-        ("no_permission", "credential"),
+        ("no_permission", "credential", "not_named"),
         failing=_SERVICE,
     ),
     Rule(
         "feature_unsupported",
         Kind.CAPABILITY,
         ((*_CONCRETE, F.OTHER.value), ("refuses",)),
-        ("no_permission", "credential"),
+        ("no_permission", "credential", "not_named"),
         plain=False,
     ),
     Rule(
@@ -266,7 +287,6 @@ REFUSALS: Final = (
     Rule("tool_name_refused", Kind.CAPABILITY, (_TOOLS, ("wrong_pattern",)), plain=False),
     Rule("unknown_part", Kind.CAPABILITY, (("unknown_part",),), ("null_value",)),
     Rule("combination", Kind.CAPABILITY, (("combined", *_ANY_FEATURE), ("together",)), plain=False),
-    Rule("own_output", Kind.UNAVAILABLE, (("own_output",),)),
 )
 
 CODED: Final = tuple(rule for rule in REFUSALS if rule.name == "feature_unsupported")

@@ -17,27 +17,28 @@ class Meaning(NamedTuple):
     features: tuple[F, ...] = ()
 
 
-SETTINGS: Final = """top_n_tokens | truncate_prompt_tokens | context_length_exceeded_behavior
-    | search_context_size | stop sequences | think value | temperature | top_p | top_k | min_p
-    | top_a | typical_p | presence_penalty | frequency_penalty | repetition_penalty | length_penalty
-    | no_repeat_ngram_size | logit_bias | top_logprobs | logprobs | stop_sequences | max_tokens
-    | max_completion_tokens | max_output_tokens | max_new_tokens | reasoning_effort
-    | enable_thinking | thinking_level | thinking_budget | reasoning_budget | thinking_config
-    | budget_tokens | parallel_tool_calls | parallel_function_calling | service_tier
-    | stream_options | chat_template_kwargs | cache_control | prompt_cache_key
-    | prompt_cache_retention | safety_identifier | verbosity | anthropic-beta | candidate_count
-    | response_logprobs | num_predict | num_ctx | keep_alive | guided_regex | ignore_eos
-    | include_reasoning | reasoning_format | context_management | inference_geo
-    | output_config.effort | best_of | web_search_options | include_usage | safety_settings
-    | thinking_tokens | max_tool_calls | completion tokens | output tokens | effort | beta header
-    | penalty | candidatecount | sampling parameters | random_seed | multiple candidates | beta flag
-    | reasoning value | prompt caching | include_thoughts | repetition_context"""
+SETTINGS: Final = """reasoning.summary | top_n_tokens | truncate_prompt_tokens
+    | context_length_exceeded_behavior | search_context_size | stop sequences | think value
+    | temperature | top_p | top_k | min_p | top_a | typical_p | presence_penalty | frequency_penalty
+    | repetition_penalty | length_penalty | no_repeat_ngram_size | logit_bias | top_logprobs
+    | logprobs | stop_sequences | max_tokens | max_completion_tokens | max_output_tokens
+    | max_new_tokens | reasoning_effort | enable_thinking | thinking_level | thinking_budget
+    | reasoning_budget | thinking_config | budget_tokens | parallel_tool_calls
+    | parallel_function_calling | service_tier | stream_options | chat_template_kwargs
+    | cache_control | prompt_cache_key | prompt_cache_retention | safety_identifier | verbosity
+    | anthropic-beta | candidate_count | response_logprobs | num_predict | num_ctx | keep_alive
+    | guided_regex | ignore_eos | include_reasoning | reasoning_format | context_management
+    | inference_geo | output_config.effort | best_of | web_search_options | include_usage
+    | safety_settings | thinking_tokens | max_tool_calls | completion tokens | output tokens
+    | effort | beta header | penalty | candidatecount | sampling parameters | random_seed
+    | multiple candidates | beta flag | reasoning value | prompt caching | include_thoughts
+    | repetition_context"""
 """Written as their own API spells them; the words of each may be joined in any way."""
 
 OTHER_SETTINGS: Final = " | ".join(
     name for name in map(str.strip, SETTINGS.split("|")) if "max" not in name and "tokens" not in name.split()
 )
-"""Those that do not cap an answer's length: a sentence that begins with one is not about the conversation's."""
+"""Those that cap no answer's length: a sentence that begins with one is not of the conversation's."""
 
 QUOTED: Final = frozenset(
     {

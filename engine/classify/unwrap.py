@@ -162,7 +162,7 @@ def _walk_object(value: dict[Any, Any], path: str, depth: int) -> Iterator[Findi
     param = fields.get("param")
     if isinstance(param, str) and " " in param:  # some servers put the whole diagnosis there
         yield Finding(own.at("param"), depth, _clean(param))
-    for name, within in fields.among(objects.WRAPPERS):
+    for name, within in fields.among((*objects.WRAPPERS, *fields.messages()[len(objects.MESSAGES) :])):
         if name != own.spoken:
             yield from _walk(within, own.at(name), depth + 1)
     yield from _of_upstreams(fields, own, depth)
