@@ -552,11 +552,13 @@ def main(arguments: list[str]) -> int:
     out = left_out(reads, reader_without)
     print(f"{len(lines)} labelled replies of {len({family(line) for line in lines})} families of providers\n")
     tell_reading(reads)
-    times = measure([line.reply for line in lines])
-    print(
-        f"{'one reading':20}{times.median:8.1f} us, p95 {times.p95:.1f} us,"
-        f" {times.ratio:.1f} times json.loads of the body"
-    )
+    for name, timed in (("of the sample", [line for line in lines if line.id in sample]), ("of all", lines)):
+        if timed:
+            times = measure([line.reply for line in timed])
+            print(
+                f"one reading, {name:14}{times.median:6.1f} us in the median, p95 {times.p95:.1f} us,"
+                f" {times.ratio:.1f} times json.loads of the body"
+            )
     tell_left_out(reads, out)
     if asked.compare:
         tell_peer(reads)

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from msgspec import Struct, structs
 
 from turnout.engine.classify import naming
+from turnout.engine.classify.codes import normal
 from turnout.engine.classify.lexicon import Found, Lexicon
 from turnout.engine.classify.reply import Reply
 from turnout.engine.classify.settings import QUOTED, Meaning
@@ -43,6 +44,8 @@ class Case(Struct, frozen=True):
     spoken: int
     """The tables that any of them speaks of."""
     provider: str
+    codes: tuple[tuple[Finding, str, str, str], ...]
+    """Who said each code, in which field, as it is sent, and as the tables spell it."""
 
     def first(self, name: str) -> str:
         """The innermost finding's value of a field."""
@@ -102,7 +105,8 @@ class Cases:
             if finding.status is not None:
                 status, stated_in = finding.status, finding.at("code")
                 break
-        return Case(status, stated_in, found, tuple(said), _spoken(said), reply.provider)
+        coded = tuple((one, field, code, normal(code)) for one in found for field, code in one.codes)
+        return Case(status, stated_in, found, tuple(said), _spoken(said), reply.provider, coded)
 
     def of_codes(self, case: Case) -> Case:
         """The same case by the words of its codes, which are read where no sentence tells."""

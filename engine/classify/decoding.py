@@ -138,6 +138,8 @@ _OPENINGS: Final = re.compile(r"\{['\"]|\{\s|\[\{|\{\\\"")
 
 def embedded(text: str) -> tuple[str, Any]:
     """What a text says around the first value in it, and that value: JSON or a `repr` that a proxy quotes."""
+    if "{" not in text:
+        return text, None
     for start in islice(_OPENINGS.finditer(text), MAX_OPENINGS):
         at = start.start()
         try:

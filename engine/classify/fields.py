@@ -10,12 +10,13 @@ from turnout.engine.classify.case import Case, Decided, meant
 from turnout.engine.classify.concepts import VAGUE
 from turnout.engine.classify.lexicon import Lexicon
 from turnout.engine.classify.settings import PARAMETER, Meaning, capability
-from turnout.engine.classify.unwrap import Finding
 from turnout.engine.classify.verdict import Feature as F
 from turnout.machines.vocabulary import ErrorKind as Kind
 
 _SPEAKS_OF_MORE: Final = tuple(f.value for f in F if f not in (*VAGUE, F.REASONING, F.STREAMING))
 """Beside these a setting may be but a part of what was refused: tools together with an effort."""
+
+_OF_FIELDS: Final = codes.TOO_LONG | codes.WRONG_PART | codes.UNSUPPORTED
 
 
 class Fields:
@@ -44,7 +45,13 @@ class Fields:
 
     def coded(self, case: Case) -> Decided | None:
         """A code that says what is wrong with the field beside it; of several, all that they refuse."""
-        decided = [one for finding in case.findings if (one := self._coded(finding, case))]
+        decided = [
+            meant(meaning, "coded_field", finding.at("param"), f"code: {code}", finding.param)
+            for finding, _, _, code in case.codes
+            if code in _OF_FIELDS
+            and f"code: {code}" not in self._without
+            and (meaning := self._coded(code, finding.param, case))
+        ]
         if not decided or decided[0].kind is not Kind.CAPABILITY:
             return decided[0] if decided else None
         features = {feature for one in decided for feature in one.features}
@@ -105,19 +112,10 @@ class Fields:
                     return meant(meaning, "spelt_field", said.field, entry, name)
         return None
 
-    def _coded(self, finding: Finding, case: Case) -> Decided | None:
-        for _, code in finding.codes:
-            normal = codes.normal(code)
-            meaning = None
-            if normal in codes.TOO_LONG:
-                meaning = settings.too_long(finding.param)
-            elif normal in codes.WRONG_PART:
-                meaning = settings.wrong_part(finding.param)
-            elif normal in codes.UNSUPPORTED:
-                meaning = self._refused(finding.param, case)
-            if meaning and f"code: {normal}" not in self._without:
-                return meant(meaning, "coded_field", finding.at("param"), f"code: {normal}", finding.param)
-        return None
+    def _coded(self, code: str, param: str, case: Case) -> Meaning | None:
+        if code in codes.TOO_LONG:
+            return settings.too_long(param)
+        return settings.wrong_part(param) if code in codes.WRONG_PART else self._refused(param, case)
 
     def _refused(self, path: str, case: Case) -> Meaning | None:
         if case.spoken & self._renamed:  # the target has it, under another name

@@ -61,6 +61,8 @@ _READ: Final = frozenset(
         *ANSWERED,
     }
 )
+RARE: Final = frozenset({*METADATA, *UPSTREAMS, *ANSWERS, *ENDS})
+"""Fields that most objects have not."""
 _LONGEST: Final = 32
 _GOOD_ENDS: Final = frozenset(
     {"stop", "length", "end_turn", "tool_calls", "tool_use", "max_tokens", "completed"}
@@ -97,6 +99,10 @@ class Fields:
             for holder in part[:most] if isinstance(part, list) else [part]:
                 if isinstance(holder, dict):
                     yield name, Fields(holder)
+
+    def has_any(self, names: frozenset[str]) -> bool:
+        """Whether any of these fields is there."""
+        return not names.isdisjoint(self._fields)
 
     def messages(self) -> tuple[str, ...]:
         """The fields that may hold its message."""

@@ -123,21 +123,20 @@ class Reader:
         kept = {code: meaning for code, meaning in table.items() if f"code: {code}" not in self._without}
 
         def stage(case: Case) -> Decided | None:
-            for finding in case.findings:
-                for field, code in finding.codes:
-                    if meaning := kept.get(normal := codes.normal(code)):
-                        return meant(meaning, "code", finding.at(field), f"code: {normal}")
+            for finding, field, _, code in case.codes:
+                if meaning := kept.get(code):
+                    return meant(meaning, "code", finding.at(field), f"code: {code}")
             return None
 
         return stage
 
     def _private_code(self, case: Case) -> Decided | None:
         """A code that only this provider uses so."""
-        for code, meaning in providers.CODES.get(case.provider, {}).items():
+        table = providers.CODES.get(case.provider, {})
+        for finding, field, code, _ in case.codes if table else ():
             entry = f"code of {case.provider}: {code}"
-            for finding in case.findings if entry not in self._without else ():
-                if found := next((field for field, said in finding.codes if said == code), ""):
-                    return meant(meaning, "private_code", finding.at(found), entry)
+            if (meaning := table.get(code)) and entry not in self._without:
+                return meant(meaning, "private_code", finding.at(field), entry)
         return None
 
     def _rules(self, table: tuple[Rule, ...]) -> _Stage:

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Final
 
 from turnout.engine.classify.case import Case, Decided
-from turnout.engine.classify.codes import normal
 from turnout.engine.classify.verdict import UNRECOGNISED
 from turnout.machines.vocabulary import ErrorKind as Kind
 
@@ -89,10 +88,9 @@ def prior(case: Case, http_status: int) -> Decided:
 
 def _named(case: Case) -> tuple[int, str]:
     """The status that a name says no more than, and where it stands."""
-    for finding in case.findings:
-        for field, name in finding.codes:
-            if status := NAMED.get(normal(name)):
-                return status, finding.at(field)
+    for finding, field, _, code in case.codes:
+        if status := NAMED.get(code):
+            return status, finding.at(field)
     return 0, "status"
 
 

@@ -165,12 +165,18 @@ def _walk_object(value: dict[Any, Any], path: str, depth: int) -> Iterator[Findi
     for name, within in fields.among((*objects.WRAPPERS, *fields.messages()[len(objects.MESSAGES) :])):
         if name != own.spoken:
             yield from _walk(within, own.at(name), depth + 1)
-    yield from _of_upstreams(fields, own, depth)
+    if fields.has_any(objects.RARE):
+        yield from _of_upstreams(fields, own, depth)
+        yield from _of_answers(fields, own, depth)
+
+
+def _of_answers(fields: Fields, own: Finding, depth: int) -> Iterator[Finding]:
+    """The errors in the parts of an answer, and why it ended badly."""
     for name, part in fields.objects(objects.ANSWERS, MAX_FINDINGS):
         for spelt, error in part.among(("error",)):
             yield from _walk(error, own.at(f"{name}.{spelt}"), depth + 1)
         yield from _ended(part, own.at(name), depth)
-    yield from _ended(fields, path, depth)
+    yield from _ended(fields, own.path, depth)
 
 
 def _of_upstreams(fields: Fields, own: Finding, depth: int) -> Iterator[Finding]:
