@@ -34,7 +34,7 @@ FAILING = [
     (500, "rpc error: code = DeadlineExceeded desc = context deadline exceeded"),
     (
         504,
-        'Post "http://10.1.2.3/v1": context deadline exceeded (Client.Timeout exceeded while awaiting headers)',
+        'Post "http://10.1.2.3/v1": context deadline exceeded (Client.Timeout exceeded)',
     ),
     (408, "Request timed out: the provider took longer than 120 seconds to produce a first token"),
     (500, "GPU memory utilization exceeds 0.95, cannot allocate context"),
@@ -133,11 +133,11 @@ QUOTING = {
     "json library": "parse error at line 1, column 60: missing closing quote; last read: '\"{}'",
     "google": "Invalid value at 'contents[0].parts[0].text' (TYPE_STRING), \"{}\"",
     "zod": "Invalid enum value. Expected 'system' | 'user', received '{}'",
-    "jackson": 'JSON parse error: x; at [Source: (String)"{{"model":"m","system":"{}","max_tokens"[truncated]',
+    "jackson": 'JSON parse error: x; at [Source: (String)"{{"model":"m","system":"{}","max_tok"[cut]',
     "ruby": '859: unexpected token at \'{{"system":"{}"\'',
     "jsonschema": "Failed validating 'type' in schema: On instance['messages'][0]['content']: '{}'",
     "arguments": 'invalid tool arguments: {{"message":"{}"}}',
-    "request": 'invalid request: {{"model":"m","messages":[],"metadata":{{"title":"{}"}}}}',
+    "request": 'invalid request: {{"model":"m","messages":[],"metadata":{{"a":"{}"}}}}',
 }
 
 
