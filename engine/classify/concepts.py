@@ -48,6 +48,7 @@ VAGUE: Final = (F.OTHER, F.ENDPOINT)
 """Said beside another feature, these tell where or of what sort it is, not what was refused."""
 
 SUBJECTS: Final[Mapping[str, str]] = {
+    # the conversation's size
     "context": """maximum model length | max model length | max model len | max seq len
         | maximum sequence length | max sequence length | max position embeddings | context
         | window size | token window | 上下文""",
@@ -62,11 +63,12 @@ SUBJECTS: Final[Mapping[str, str]] = {
     "input_words": """prompt | input | messages | conversation | total of | history
         | your request has | your request contain""",
     "message_size": "message larger than max",
-    "served_at": "provider | endpoint | deployment",
     "output_cap": """maximum tokens you requested | requested maximum tokens | max tokens
         | max new tokens | output tokens | completion tokens | max gen len | num predict
         | maximum output | tokens to generate | generated tokens | max length | output limit
         | requested output | tokens that can be generated | completion length | output length""",
+    "long_context": "long context | 1m context | extended context",
+    # what else has a size, is exceeded or runs out
     "part": """tool | page | mime | header | cookie | cookies | schema | function | name | id | enum
         | property | array | item | element | uri""",
     "small_part": """tool | page | mime | header | cookie | schema | function | enum | property
@@ -75,51 +77,65 @@ SUBJECTS: Final[Mapping[str, str]] = {
         | waited | response | url | uri | retries | attempts | number of requests | max requests
         | pending requests | key | cache | rate | quota | connection | budget | cost | credit
         | depth | recursion""",
-    "model": """model | deployment | inference profile | engine | on demand throughput | checkpoint
-        | 模型""",
-    "tool_pairs": """tool call | tool use | tool result | tool message | function call
-        | function response | tool output | call id | tool response | role tool""",
+    "other_sizes": "content length | in flight | mismatch | announced | trial",
+    "timing": "timed out | timeout | deadline | took longer | # second | time budget",
+    "memory": "memory | vram | ram",
+    "infrastructure": """service | server | backend | lambda | pulling | timeout | connection
+        | memory | disk | socket | open files | cpu | gpu | cluster | pod | container | kubernetes
+        | storage | cache | processor""",
+    # the request, and its parts
+    "conversation": "conversation | history | messages | first content",
+    "turn": "turn",
+    "text_only": "text | string content | strings",
+    "part_kind": """image | audio | video | file | content | text | document | tool result | role
+        | developer | thinking | reasoning | part""",
     "media": """image | file | audio | video | pdf | document | base64 | url | media | data uri
         | attachment | picture | multimodal content""",
+    "file_kind": """unsupported image | unsupported file | unsupported audio | unsupported video
+        | image format | file format | audio format | video format | file type | image type
+        | file extension | unsupported media""",
     "reference": """cachedcontent | previous response | item | conversation | assistant | thread
         | file | vector store | response with id | container | prompt with id | cache""",
+    "json": "json | body | payload",
+    "schema": "schema",
+    "arguments": "arguments",
+    "tool_pairs": """tool call | tool use | tool result | tool message | function call
+        | function response | tool output | call id | tool response | role tool""",
+    "history_ids": "tool use id | call id | tool call ids",
     "signature": """type reasoning | reasoning details | signature | encrypted content
         | thinking block | redacted thinking | encrypted reasoning | reasoning item
         | reasoning content""",
-    "turn": "turn",
-    "conversation": "conversation | history | messages | first content",
-    "arguments": "arguments",
-    "json": "json | body | payload",
-    "schema": "schema",
-    "part_kind": """image | audio | video | file | content | text | document | tool result | role
-        | developer | thinking | reasoning | part""",
-    "answer_of": "upstream response | response from",
-    "shut_out_by": "referer | referrer | android client | ios client | ip address",
     "combined": "features | modes | capabilities | parameters | options | both",
+    # the model, and where it is served
+    "model": """model | deployment | inference profile | engine | on demand throughput | checkpoint
+        | 模型""",
+    "served_at": "provider | endpoint | deployment",
+    "no_endpoint": "no endpoints | no providers | no allowed providers",
+    "answer_of": "upstream response | response from",
+    # who asks, with what, and what for
     "account": """organization | organisation | account | country | region | territory | ip
         | project | tenant | workspace | user | identity | location | referer | referrer
         | android client | ios client | 账户 | 账号""",
+    "region": """unsupported countries | from your country | in your country | your region
+        | your location | country region or territory | supported countries | user location
+        | unsupported region""",
     "credential": """api key | access key | subscription key | security token | access token
         | api token | credential | authentication | oauth | ak sk | iam | bearer token
         | authorization | apikey | token provided | signature we calculated | jwt | key provided
         | secret key | auth | service account | virtual key | master key | signing key
         | request signature | provided token | signature in header""",
+    "iam": """iam user | iam role | not authorized to perform | explicit deny
+        | identity based policy""",
     "money": """credit | balance | billing | budget | quota | payment | subscription | points | plan
         | usage limit | key limit | monthly limit | weekly limit | prepaid | fund | spend | arrears
         | invoice | free tier | trial | wallet | dollar | usage cap | hard limit | card
         | pre consume | 额度 | 余额 | hard cap | eur | usd | paid""",
+    "shut_out_by": "referer | referrer | android client | ios client | ip address",
     "policy": """content filter | content policy | content management policy | moderation
         | usage guidelines | usage policy | responsible ai | guardrail | acceptable use
         | terms of service | policy violation | community guidelines | safety | biology | jailbreak""",
     "spoken": """input | prompt | content | response | output | message | text | request | image
         | completion | generation | candidate | answer | data""",
-    "text_only": "text | string content | strings",
-    "no_endpoint": "no endpoints | no providers | no allowed providers",
-    "region": """unsupported countries | from your country | in your country | your region
-        | your location | country region or territory | supported countries | user location
-        | unsupported region""",
-    "long_context": "long context | 1m context | extended context",
-    "history_ids": "tool use id | call id | tool call ids",
 }
 """What else a sentence may be about."""
 
@@ -134,6 +150,7 @@ SKIPPED: Final = """context length exceeded behavior | truncate prompt tokens | 
 """Names of other things, and circumstances: their words say nothing of what was refused."""
 
 SAYINGS: Final[Mapping[str, str]] = {
+    # of a size
     "exceeds": """exceed | than .. context | than .. limit | than .. maximum | than .. length
         | too long | too large | too big | longer than | larger than | bigger than | over the limit
         | over limit | overflow | beyond .. limit | beyond .. maximum | too lengthy | above .. limit
@@ -148,9 +165,84 @@ SAYINGS: Final[Mapping[str, str]] = {
         | <= # | must not exceed | maximum allowed | maximum is | limit is | limited to # | only #
         | smaller than | supports # | between | window of # | size of # | configured .. #
         | window .. is # | size .. is # | length .. is #""",
+    "bounded": "should be",
     "reduce": """reduce | shorten | shorter | truncate | compact | trim | smaller prompt
         | fewer tokens | start a new conversation | start a new chat | new session | compress
         | decrease .. input | smaller input | less text | 缩短 | 减少""",
+    "no_room": "got minus #",
+    # of a limit, and of money
+    "rate_limited": """rate limit | rate limiter | ratelimit | too many requests | concurrency
+        | concurrent | throttle | per min | per minute | per second | per day | per hour
+        | each minute | tpm | rpm | tpd | rpd | resource exhausted | resource .. exhausted
+        | too many tokens please | too frequent | too quickly | slow down | too many connections
+        | qps | quota per | request rate | burst | exceeded .. rate | call minute | request minute
+        | calls second | 频率 | 限流 | 过快 | 并发 | 每分钟 | 请求过多 | 速率限制 | 请求过于频繁
+        | request a minute | token a minute | daily .. limit | last minute | last hour
+        | in flight requests | parallel requests | hourly""",
+    "soon": """wait # second | wait # s | again after # second | wait # minute | again in #
+        | retry in # | retry after #""",
+    "seconds": """in # second | in # s | in # sec | in # ms | wait # second | after # second
+        | after # s""",
+    "not_soon": "hour | day | month | week | h",
+    "far": "in # hour | in # h | after # hour | after # h | in # day | after # day",
+    "spent": """not .. have any | insufficient | exceed | depleted | used up | ran out | out of
+        | exhausted | reached | overdue | not enough | no quota | negative | upgrade | purchase
+        | not active | expired | required | past due | add .. credits | top up | recharge
+        | no credits | suspended | unpaid | inactive | over .. limit | over budget | hit .. limit
+        | not .. included | used all | consumed | no remaining | have no | no available | below
+        | check your plan | delinquent | not .. afford | can only afford | low | ended
+        | cannot afford | 不足 | 欠费 | 充值 | 用尽 | 用完 | 已耗尽 | only available
+        | not .. available | lower than""",
+    "money_gone": """credit .. depleted | credit .. exhausted | payment required
+        | insufficient credit | insufficient balance | insufficient funds | insufficient quota
+        | insufficient user quota | credit balance | 余额不足 | 欠费 | 充值 | 额度不足 | 额度已用尽
+        | arrears | overdue | good standing | billing hard limit | exceeded .. current .. quota
+        | usage limit | spending limit | purchase .. credits | plan not support
+        | plan does not support | not .. included in .. plan | not .. support .. plan | dunning
+        | out of extra usage | out of usage | invalid payment | payment instrument | payment method
+        | calls month | per month | monthly limit | monthly quota | monthly tokens""",
+    "money_or_tier": """extra usage | beta | surcharge | tier | subscription | not available
+        | not enabled | required | upgrade | credits | plan""",
+    # of who asks
+    "not_let_in": """invalid | incorrect | missing | not valid | expired | revoked | no | denied
+        | fail | wrong | not allowed | not found | required | disabled | unable to | could not
+        | not .. recognized | rejected | malformed | unknown | unauthorized | not .. authorized
+        | must be | inactive | cannot be | not .. verified | not .. match | blocked | not .. exist
+        | bad | provide | does not have | insufficient | not .. permitted | not configured | deleted""",
+    "to_verify": "verify | verification",
+    "shut_out": """not supported | deactivated | suspended | blocked | disabled | not allowed
+        | not authorized | not permitted | not .. available | banned | terminated | restricted
+        | unsupported | locked | not .. supported | not .. active | forbidden | not .. allowed
+        | not .. have permission""",
+    "no_permission": """only accepts requests from | restricted to authorized | permission denied
+        | not authorized | unauthorized | access denied | not .. have permission
+        | do not have access | not .. have access | not allowed to access | not allowed to use
+        | not allowed to perform | not allowed to invoke | no permission | insufficient permission
+        | forbidden | not .. permitted to | lacks permission | not .. authorized
+        | missing permission | permission .. required | insufficient .. scope | missing scope
+        | no access | must be authenticated | not authenticated | invalid token | user not found
+        | 无权限 | 没有权限 | authentication error | not allowed to create | not allowed to call
+        | not allowed to make""",
+    # of what the request says
+    "offends": """was flagged | flagged as | flagged by | flagged for | blocked by content
+        | blocked by our | filtered | as a result of our safety | inappropriate | prohibited content
+        | unsafe | harmful | sensitive | violates | violation | was blocked | blocked due
+        | disallowed | objectionable | prohibited use | not allowed by our | sexual | against our
+        | rejected as a result | risky | illegal content | refused to | prohibited by
+        | content that is not allowed | content not allowed | is not allowed by""",
+    "sensitive": """keyword .. detected | guardrail failed | sensitive words | new sensitive
+        | content exists risk | content risk | input sensitive | output sensitive | content filter
+        | content management policy | safety system | usage guidelines | responsible ai
+        | content policy | jailbreak | recitation | usage policies | regex guardrail
+        | guardrail intervened | guardrail violation | guardrail checks | blocked by .. guardrail
+        | content safety | safety check | threat detected | prompt injection | injection detected
+        | keyword banned | banned word | pii detected | moderation failed | 敏感 | 违规 | 违反
+        | 不安全 | 合规 | real people | real person | malware""",
+    # of a feature or a setting
+    "refuses_plainly": """not .. support | unsupported | only .. support | support .. only
+        | no .. support | not multimodal | not a .. model | not .. capable | missing data required
+        | 不支持 | 仅支持 | 只支持 | that support | model requires | not .. enabled | not .. accept
+        | only accepts | incompatible | not .. implemented | unimplemented""",
     "refuses": """model requires | missing data required | missing required .. header
         | not .. support | unsupported | only .. support | support .. only | no .. support
         | that support | can handle | supporting .. parameters | not .. enabled | not .. allow
@@ -172,6 +264,20 @@ SAYINGS: Final[Mapping[str, str]] = {
     "together": """cannot be combined | not supported together | cannot be mixed | used together
         | mutually exclusive | at the same time | simultaneously | not both | in combination
         | cannot be used with | same request | in conjunction | conflict""",
+    "mandatory": """only works in | mandatory | cannot be disabled | must be enabled
+        | must be disabled | required | cannot disable""",
+    "required_value": """must be set to | must be true | must be enabled | set stream to
+        | only .. supported in streaming | requires streaming | required to be | must be used
+        | only .. streaming | use streaming | is required | strongly recommended""",
+    "unavailable": "unavailable | not available",
+    "renamed": "moved to | use .. instead | renamed to | replaced by",
+    "unknown_field": """unsupported parameter | unknown parameter | unrecognized parameter
+        | unsupported field | unknown field | unrecognized field | unrecognized request argument
+        | unsupported argument | unexpected keyword argument | argument not supported | extra inputs
+        | extra fields | unknown name | additional properties are not allowed | unknown key
+        | unrecognized keys | unexpected property | property .. unsupported | not .. recognized
+        | unrecognized argument | unknown argument | unexpected field | unpermitted parameter
+        | extraneous key | unsupported request | unexpected parameter | does not support parameter""",
     "wrong_setting": """too large | too high | too low | too small | invalid | cannot | unknown
         | unrecognized | unexpected | deprecated | exceed | maximum allowed | supports up to
         | supports only | at most | extra inputs | should be | must | can only | only be
@@ -179,67 +285,21 @@ SAYINGS: Final[Mapping[str, str]] = {
         | maximum value | not .. recognized | could not .. parse | bad value | illegal | at least
         | only # | expected | does not match | not permitted | one of | 非法 | 无效 | 错误 | 必须
         | 只能 | 范围 | 取值 | limited""",
-    "undecodable": """download | fetch | decode | parse | corrupt | invalid base64
-        | could not process | unable to process | truncated | unreachable | not a valid
-        | cannot identify | failed to load | could not load | failed to open | unable to load
-        | failed to read | broken | not .. retrieve | inaccessible url | unable to access
-        | cannot open | failed to process .. url | invalid url | could not be loaded | invalid image
-        | damaged | failed to get | not found | empty | not .. valid | not .. active state
-        | not .. accessible""",
-    "file_kind": """unsupported image | unsupported file | unsupported audio | unsupported video
-        | image format | file format | audio format | video format | file type | image type
-        | file extension | unsupported media""",
-    "plainly_gone": "not found | no such model | not exist",
-    "gone": """not found | does not exist | expired | no longer exists | not .. exist | unknown id
-        | was deleted | cannot be found | no such""",
-    "emptiness": "empty tool calls | empty content | empty message | empty text | empty input",
-    "timing": "timed out | timeout | deadline | took longer | # second | time budget",
-    "memory": "memory | vram | ram",
-    "account_size": "content length | in flight | mismatch | announced | trial",
-    "infrastructure": """service | server | backend | lambda | pulling | timeout | connection
-        | memory | disk | socket | open files | cpu | gpu | cluster | pod | container | kubernetes
-        | storage | cache | processor""",
-    "refuses_plainly": """not .. support | unsupported | only .. support | support .. only
-        | no .. support | not multimodal | not a .. model | not .. capable | missing data required
-        | 不支持 | 仅支持 | 只支持 | that support | model requires | not .. enabled | not .. accept
-        | only accepts | incompatible | not .. implemented | unimplemented""",
-    "null_value": """got null | is null | received null | got undefined | received undefined
-        | got an integer | got integer | got a number | got a boolean | got a list""",
-    "missing": """required key | got null | missing required | field required | required field
-        | non empty | is blank | must be provided | is missing | must be specified | not specified
-        | is required | be empty | missing field | must have .. message | at least one message
-        | at least one element | at least one content | must contain | empty content | too short
-        | must exist | not be null | 不能为空 | 缺少""",
-    "unparsable": """could not parse | cannot parse | failed to parse | invalid json | malformed
-        | not valid json | unexpected token | unexpected end | parse error | unable to parse
-        | parse .. json | error parsing | failed to decode | expecting value | invalid character
-        | unexpected character | json decode error | json parse | invalid .. json""",
-    "unpaired": """must be followed by | did not have | without | corresponding | respond to
-        | response to | preceding | immediately after | equal to the number | equal to number
-        | exceed the number of | no tool output | no output | matching | mismatch | unexpected
-        | no tool call found | not found | each | unmatched | missing | orphan | immediately before
-        | previous message | duplicate | must be unique""",
-    "not_there": """not found | not exist | unknown model | no longer available | deprecated
-        | retired | decommissioned | not deployed | not available | not supported
-        | unsupported model | not accessible | invalid model | not a valid model | not loaded
-        | end of life | shut down | not .. exist | not .. found | no such model | not .. available
-        | not .. deployed | not .. supported | unrecognized | unavailable | not recognized
-        | no model | not .. enabled | has been removed | unable to access | sunset
-        | no longer supported | not .. valid | cannot find | could not find
-        | failed to satisfy constraint | not .. servable | not .. served | identifier is invalid
-        | model is invalid | name is invalid | id is invalid | not configured | not registered
-        | discontinued | not .. hosted | not .. loaded | legacy | disabled | 不存在 | 下线 | 未找到
-        | 没有找到""",
-    "unknown_role": """unexpected role | invalid role | unknown role | unsupported role
-        | incorrect role | invalid message role | unexpected message role""",
     "wrong_endpoint": """is not for chat | unexpected endpoint | unknown endpoint | invalid endpoint
         | unknown request url""",
-    "no_channel": """no auth available | auth unavailable | no available channel | 无可用渠道
-        | no channel available""",
-    "not_named": """function named | not .. specified in | tool named | not found in tools
-        | function not found | tool not found | not provided in tools | names function""",
-    "wrong_value": """invalid | incorrect | unexpected | unknown | unsupported | unrecognized
-        | must be | not valid | one of | expected | not allowed""",
+    "tool_parser": """requires enable | requires jinja | requires tool call parser | use jinja
+        | to be set""",
+    "chat_template": "prompt must start with | jinja | no attribute | template | raise exception",
+    # of a part, a role, a schema, a piece of history
+    "unknown_part": """unexpected item | unexpected content | cannot unmarshal array
+        | cannot unmarshal object | unknown variant | unknown part type | invalid content type
+        | unknown content type | unsupported content type | any variant of | invalid part type
+        | unsupported part type | does not match any | input tag | unsupported content part""",
+    "wrong_part": """invalid value | unexpected type | unknown type | invalid type
+        | unsupported type | unrecognized type | expected .. text | expected a string | must be text
+        | must be a string | type mismatch""",
+    "unknown_role": """unexpected role | invalid role | unknown role | unsupported role
+        | incorrect role | invalid message role | unexpected message role""",
     "wrong_order": """valid role | incorrect role | invalid role | invalid message role
         | unexpected message role | unknown role | not one of | role information | unexpected role
         | wrong role | alternate | after role | must start with | must end with | must begin with
@@ -251,88 +311,84 @@ SAYINGS: Final[Mapping[str, str]] = {
         | must be system | must be user | or more assistant messages | 交替 | expected last role
         | comes immediately after | must be from | must have role | must not be from
         | must not be the | must be a user message | top level system""",
+    "wrong_value": """invalid | incorrect | unexpected | unknown | unsupported | unrecognized
+        | must be | not valid | one of | expected | not allowed""",
     "wrong_schema": """must | missing | required | not permitted | not support | invalid | should be
         | cannot | not allowed | unsupported | not valid | too deep | too many | exceed | unknown
         | expected | failed to | only .. supported | too large | too complex | simplify""",
     "wrong_pattern": """match pattern | match the pattern | must match | should match
         | invalid characters | too long | must be a | at most | length | must start with
         | begins with | not match""",
-    "unknown_part": """unexpected item | unexpected content | cannot unmarshal array
-        | cannot unmarshal object | unknown variant | unknown part type | invalid content type
-        | unknown content type | unsupported content type | any variant of | invalid part type
-        | unsupported part type | does not match any | input tag | unsupported content part""",
-    "wrong_part": """invalid value | unexpected type | unknown type | invalid type
-        | unsupported type | unrecognized type | expected .. text | expected a string | must be text
-        | must be a string | type mismatch""",
     "not_verified": """must be | without | invalid | could not be verified | missing | mismatch
         | not .. valid | not .. decrypt | could not .. decrypt | could not .. verify
         | cannot .. modified | not .. match | corrupted | expected | cannot be modified | required
         | not found | failed | verification | must start with | not .. verified""",
-    "tool_parser": """requires enable | requires jinja | requires tool call parser | use jinja
-        | to be set""",
-    "rate_limited": """rate limit | rate limiter | ratelimit | too many requests | concurrency
-        | concurrent | throttle | per min | per minute | per second | per day | per hour
-        | each minute | tpm | rpm | tpd | rpd | resource exhausted | resource .. exhausted
-        | too many tokens please | too frequent | too quickly | slow down | too many connections
-        | qps | quota per | request rate | burst | exceeded .. rate | call minute | request minute
-        | calls second | 频率 | 限流 | 过快 | 并发 | 每分钟 | 请求过多 | 速率限制 | 请求过于频繁
-        | request a minute | token a minute | daily .. limit | last minute | last hour
-        | in flight requests | parallel requests | hourly""",
-    "soon": """wait # second | wait # s | again after # second | wait # minute | again in #
-        | retry in # | retry after #""",
-    "seconds": """in # second | in # s | in # sec | in # ms | wait # second | after # second
-        | after # s""",
-    "far": "in # hour | in # h | after # hour | after # h | in # day | after # day",
-    "not_soon": "hour | day | month | week | h",
-    "spent": """not .. have any | insufficient | exceed | depleted | used up | ran out | out of
-        | exhausted | reached | overdue | not enough | no quota | negative | upgrade | purchase
-        | not active | expired | required | past due | add .. credits | top up | recharge
-        | no credits | suspended | unpaid | inactive | over .. limit | over budget | hit .. limit
-        | not .. included | used all | consumed | no remaining | have no | no available | below
-        | check your plan | delinquent | not .. afford | can only afford | low | ended
-        | cannot afford | 不足 | 欠费 | 充值 | 用尽 | 用完 | 已耗尽 | only available
-        | not .. available | lower than""",
-    "money_gone": """credit .. depleted | credit .. exhausted | payment required
-        | insufficient credit | insufficient balance | insufficient funds | insufficient quota
-        | insufficient user quota | credit balance | 余额不足 | 欠费 | 充值 | 额度不足 | 额度已用尽
-        | arrears | overdue | good standing | billing hard limit | exceeded .. current .. quota
-        | usage limit | spending limit | purchase .. credits | plan not support
-        | plan does not support | not .. included in .. plan | not .. support .. plan | dunning
-        | out of extra usage | out of usage | invalid payment | payment instrument | payment method
-        | calls month | per month | monthly limit | monthly quota | monthly tokens""",
-    "not_let_in": """invalid | incorrect | missing | not valid | expired | revoked | no | denied
-        | fail | wrong | not allowed | not found | required | disabled | unable to | could not
-        | not .. recognized | rejected | malformed | unknown | unauthorized | not .. authorized
-        | must be | inactive | cannot be | not .. verified | not .. match | blocked | not .. exist
-        | bad | provide | does not have | insufficient | not .. permitted | not configured | deleted""",
-    "to_verify": "verify | verification",
-    "shut_out": """not supported | deactivated | suspended | blocked | disabled | not allowed
-        | not authorized | not permitted | not .. available | banned | terminated | restricted
-        | unsupported | locked | not .. supported | not .. active | forbidden | not .. allowed
-        | not .. have permission""",
-    "no_permission": """only accepts requests from | restricted to authorized | permission denied
-        | not authorized | unauthorized | access denied | not .. have permission
-        | do not have access | not .. have access | not allowed to access | not allowed to use
-        | not allowed to perform | not allowed to invoke | no permission | insufficient permission
-        | forbidden | not .. permitted to | lacks permission | not .. authorized
-        | missing permission | permission .. required | insufficient .. scope | missing scope
-        | no access | must be authenticated | not authenticated | invalid token | user not found
-        | 无权限 | 没有权限 | authentication error | not allowed to create | not allowed to call
-        | not allowed to make""",
-    "offends": """was flagged | flagged as | flagged by | flagged for | blocked by content
-        | blocked by our | filtered | as a result of our safety | inappropriate | prohibited content
-        | unsafe | harmful | sensitive | violates | violation | was blocked | blocked due
-        | disallowed | objectionable | prohibited use | not allowed by our | sexual | against our
-        | rejected as a result | risky | illegal content | refused to | prohibited by
-        | content that is not allowed | content not allowed | is not allowed by""",
-    "sensitive": """keyword .. detected | guardrail failed | sensitive words | new sensitive
-        | content exists risk | content risk | input sensitive | output sensitive | content filter
-        | content management policy | safety system | usage guidelines | responsible ai
-        | content policy | jailbreak | recitation | usage policies | regex guardrail
-        | guardrail intervened | guardrail violation | guardrail checks | blocked by .. guardrail
-        | content safety | safety check | threat detected | prompt injection | injection detected
-        | keyword banned | banned word | pii detected | moderation failed | 敏感 | 违规 | 违反
-        | 不安全 | 合规 | real people | real person | malware""",
+    "minted_reasoning": "begins with rs | starts with rs",
+    "minted_elsewhere": "id that begins with | id that starts with",
+    # of what is broken for every target
+    "undecodable": """download | fetch | decode | parse | corrupt | invalid base64
+        | could not process | unable to process | truncated | unreachable | not a valid
+        | cannot identify | failed to load | could not load | failed to open | unable to load
+        | failed to read | broken | not .. retrieve | inaccessible url | unable to access
+        | cannot open | failed to process .. url | invalid url | could not be loaded | invalid image
+        | damaged | failed to get | not found | empty | not .. valid | not .. active state
+        | not .. accessible""",
+    "plainly_gone": "not found | no such model | not exist",
+    "gone": """not found | does not exist | expired | no longer exists | not .. exist | unknown id
+        | was deleted | cannot be found | no such""",
+    "missing": """required key | got null | missing required | field required | required field
+        | non empty | is blank | must be provided | is missing | must be specified | not specified
+        | is required | be empty | missing field | must have .. message | at least one message
+        | at least one element | at least one content | must contain | empty content | too short
+        | must exist | not be null | 不能为空 | 缺少""",
+    "emptiness": "empty tool calls | empty content | empty message | empty text | empty input",
+    "null_value": """got null | is null | received null | got undefined | received undefined
+        | got an integer | got integer | got a number | got a boolean | got a list""",
+    "wrong_type": """should be of type | of type string but | a valid integer | a valid number
+        | a valid boolean | must be an integer | must be a number | must be a boolean
+        | must be of type | not of type | should be a number | should be an integer
+        | expected an integer | expected a number | expected a boolean | cannot unmarshal string
+        | must be an object | must be a string or an object | must be an array | must be a list
+        | must be a dict""",
+    "unparsable": """could not parse | cannot parse | failed to parse | invalid json | malformed
+        | not valid json | unexpected token | unexpected end | parse error | unable to parse
+        | parse .. json | error parsing | failed to decode | expecting value | invalid character
+        | unexpected character | json decode error | json parse | invalid .. json""",
+    "unpaired": """must be followed by | did not have | without | corresponding | respond to
+        | response to | preceding | immediately after | equal to the number | equal to number
+        | exceed the number of | no tool output | no output | matching | mismatch | unexpected
+        | no tool call found | not found | each | unmatched | missing | orphan | immediately before
+        | previous message | duplicate | must be unique""",
+    "not_named": """function named | not .. specified in | tool named | not found in tools
+        | function not found | tool not found | not provided in tools | names function""",
+    "tools_absent": """only allowed when tools | no tools | without tools | while providing tools
+        | requires tools | when using tool | when tools are not | must be defined when
+        | must be specified when | when tools are specified""",
+    "json_word": "the word json",
+    # of the model, and of load
+    "not_there": """not found | not exist | unknown model | no longer available | deprecated
+        | retired | decommissioned | not deployed | not available | not supported
+        | unsupported model | not accessible | invalid model | not a valid model | not loaded
+        | end of life | shut down | not .. exist | not .. found | no such model | not .. available
+        | not .. deployed | not .. supported | unrecognized | unavailable | not recognized
+        | no model | not .. enabled | has been removed | unable to access | sunset
+        | no longer supported | not .. valid | cannot find | could not find
+        | failed to satisfy constraint | not .. servable | not .. served | identifier is invalid
+        | model is invalid | name is invalid | id is invalid | not configured | not registered
+        | discontinued | not .. hosted | not .. loaded | legacy | disabled | 不存在 | 下线 | 未找到
+        | 没有找到""",
+    "unhosted": """could not load model | unsupported model type | unknown model architecture
+        | llm provider not provided | invalid provider | unknown provider | no such file
+        | no healthy deployments | too large to be loaded | use case details
+        | endpoint .. not running | start the endpoint | deployment .. not running
+        | not found for account | publisher model .. not found | no deployment | no such deployment
+        | not .. on demand throughput""",
+    "any_left": "found | available",
+    "no_channel": """no auth available | auth unavailable | no available channel | 无可用渠道
+        | no channel available""",
+    "own_output": """model response | failed to call | failed_generation | tool use failed
+        | tool call validation failed | model output | generated tool call | malformed function call
+        | failed to generate | model produced""",
     "load": """degraded | runner | exited | enough .. memory | crash | terminated unexpectedly
         | killed | upstream request failed | server error | overloaded | temporarily unavailable
         | try again later | currently loading | loading model | timed out | no available channel
@@ -343,48 +399,5 @@ SAYINGS: Final[Mapping[str, str]] = {
         | currently experiencing | still loading | being loaded | starting up | unable to reach
         | econnrefused | circuit breaker | no instances | no worker | capacity | 繁忙 | 稍后 | 过载
         | 超时 | 负载 | connection error | response payload size | response size""",
-    "money_or_tier": """extra usage | beta | surcharge | tier | subscription | not available
-        | not enabled | required | upgrade | credits | plan""",
-    "renamed": "moved to | use .. instead | renamed to | replaced by",
-    "unhosted": """could not load model | unsupported model type | unknown model architecture
-        | llm provider not provided | invalid provider | unknown provider | no such file
-        | no healthy deployments | too large to be loaded | use case details
-        | endpoint .. not running | start the endpoint | deployment .. not running
-        | not found for account | publisher model .. not found | no deployment | no such deployment
-        | not .. on demand throughput""",
-    "any_left": "found | available",
-    "unavailable": "unavailable | not available",
-    "required_value": """must be set to | must be true | must be enabled | set stream to
-        | only .. supported in streaming | requires streaming | required to be | must be used
-        | only .. streaming | use streaming | is required | strongly recommended""",
-    "wrong_type": """should be of type | of type string but | a valid integer | a valid number
-        | a valid boolean | must be an integer | must be a number | must be a boolean
-        | must be of type | not of type | should be a number | should be an integer
-        | expected an integer | expected a number | expected a boolean | cannot unmarshal string
-        | must be an object | must be a string or an object | must be an array | must be a list
-        | must be a dict""",
-    "minted_reasoning": "begins with rs | starts with rs",
-    "bounded": "should be",
-    "minted_elsewhere": "id that begins with | id that starts with",
-    "no_room": "got minus #",
-    "json_word": "the word json",
-    "chat_template": "prompt must start with | jinja | no attribute | template | raise exception",
-    "tools_absent": """only allowed when tools | no tools | without tools | while providing tools
-        | requires tools | when using tool | when tools are not | must be defined when
-        | must be specified when | when tools are specified""",
-    "iam": """iam user | iam role | not authorized to perform | explicit deny
-        | identity based policy""",
-    "mandatory": """only works in | mandatory | cannot be disabled | must be enabled
-        | must be disabled | required | cannot disable""",
-    "unknown_field": """unsupported parameter | unknown parameter | unrecognized parameter
-        | unsupported field | unknown field | unrecognized field | unrecognized request argument
-        | unsupported argument | unexpected keyword argument | argument not supported | extra inputs
-        | extra fields | unknown name | additional properties are not allowed | unknown key
-        | unrecognized keys | unexpected property | property .. unsupported | not .. recognized
-        | unrecognized argument | unknown argument | unexpected field | unpermitted parameter
-        | extraneous key | unsupported request | unexpected parameter | does not support parameter""",
-    "own_output": """model response | failed to call | failed_generation | tool use failed
-        | tool call validation failed | model output | generated tool call | malformed function call
-        | failed to generate | model produced""",
 }
 """What is said of it."""

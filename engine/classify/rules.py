@@ -54,7 +54,7 @@ _CONCRETE: Final = _any(
 _SIZE: Final = ("exceeds", "too_much", "at_most", "reduce", "bounded")
 
 _SERVICE: Final = ("infrastructure", "memory", "load")
-_NO_SIZE: Final = ("timing", "credential", "account_size")
+_NO_SIZE: Final = ("timing", "credential", "other_sizes")
 """What else may be exceeded, too long or too large."""
 _OTHER: Final = ("other_setting",)
 
