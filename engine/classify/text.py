@@ -110,7 +110,7 @@ def _beheaded(sentence: str) -> str:
 # -- words
 
 _CHUNK: Final = re.compile(
-    r"[<>]=?|\d{1,3}(?:,\d{3})+(?![\w,])|[^\s'\"`\u201c\u201d\u2018(){}|,=*<>\u3000-\u303f\uff00-\uffef]+"
+    r"[<>]=?|\d{1,3}(?:,\d{3}){1,5}(?![\w,])|[^\s'\"`\u201c\u201d\u2018(){}|,=*<>\u3000-\u303f\uff00-\uffef]+"
 )
 _PLAIN: Final = re.compile(r"[A-Za-z][a-z]{0,23}")
 _CJK: Final = re.compile(r"[\u3040-\u9fff]")
