@@ -17,7 +17,7 @@ FEATURES: Final[Mapping[F, str]] = {
     F.AUDIO: "audio | speech | voice | wav | 音频",
     F.VIDEO: "video | 视频",
     F.FILE: """unsupported mime type | invalid mime type | file | pdf | document | attachment | docx
-        | 文件 | 文档""",
+        | 文件 | 文档 | mime type parameter""",
     F.TOOLS: "tools | functions | web search | code interpreter | computer use | mcp | 工具 | 函数调用",
     F.TOOL_CHOICE: "tool choice | function calling config | forced tool | named tools",
     F.TOOL_SCHEMA: """input schema | tool schema | function schema | invalid schema for function
@@ -38,7 +38,8 @@ FEATURES: Final[Mapping[F, str]] = {
         | generate content | embedding model | batch api | interactions api | converse api
         | invoke model api | live api | messages api | endpoint | api version | inference type
         | this operation | text completion | realtime api | requested uri | http method
-        | support generate | support chat | support embeddings | support completion | support insert""",
+        | support generate | support chat | support embeddings | support completion | support insert
+        | this api""",
     F.OTHER: """modality | content part | content type | content block | input type | data type
         | feature | functionality | capability | 模态""",
 }
@@ -139,7 +140,8 @@ SUBJECTS: Final[Mapping[str, str]] = {
 }
 """What else a sentence may be about."""
 
-SKIPPED: Final = """context length exceeded behavior | truncate prompt tokens | search context size
+SKIPPED: Final = """content policy fallback | context window fallback
+    | context length exceeded behavior | truncate prompt tokens | search context size
     | context deadline | context canceled | context cancelled | context manager | open files
     | retry budget | error budget | file search | prediction stream | model with response stream
     | reasoning model | reasoning models | thinking model | thinking models | image model
@@ -239,6 +241,7 @@ SAYINGS: Final[Mapping[str, str]] = {
         | keyword banned | banned word | pii detected | moderation failed | 敏感 | 违规 | 违反
         | 不安全 | 合规 | real people | real person | malware""",
     # of a feature or a setting
+    "reasoning_value": "adaptive | thinking type",
     "refuses_plainly": """not .. support | unsupported | only .. support | support .. only
         | no .. support | not multimodal | not a .. model | not .. capable | missing data required
         | 不支持 | 仅支持 | 只支持 | that support | model requires | not .. enabled | not .. accept
@@ -288,7 +291,7 @@ SAYINGS: Final[Mapping[str, str]] = {
     "wrong_endpoint": """is not for chat | unexpected endpoint | unknown endpoint | invalid endpoint
         | unknown request url""",
     "tool_parser": """requires enable | requires jinja | requires tool call parser | use jinja
-        | to be set""",
+        | to be set | must be defined when""",
     "chat_template": "prompt must start with | jinja | no attribute | template | raise exception",
     # of a part, a role, a schema, a piece of history
     "unknown_part": """unexpected item | unexpected content | cannot unmarshal array
@@ -362,8 +365,8 @@ SAYINGS: Final[Mapping[str, str]] = {
     "not_named": """function named | not .. specified in | tool named | not found in tools
         | function not found | tool not found | not provided in tools | names function""",
     "tools_absent": """only allowed when tools | no tools | without tools | while providing tools
-        | requires tools | when using tool | when tools are not | must be defined when
-        | must be specified when | when tools are specified""",
+        | requires tools | when using tool | when tools are not | must be specified when
+        | when tools are specified""",
     "json_word": "the word json",
     # of the model, and of load
     "not_there": """not found | not exist | unknown model | no longer available | deprecated

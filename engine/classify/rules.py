@@ -179,6 +179,7 @@ REFUSALS: Final = (
     Rule("unknown_format", Kind.CALLER_ERROR, (("file_kind",), ("refuses",)), blame=False),
     Rule("stale_reference", Kind.CALLER_ERROR, (("reference",), ("gone",)), blame=False),
     Rule("json_word", Kind.CALLER_ERROR, (("json_word",),), blame=False),
+    Rule("reasoning_value", Kind.PARAMETER_REJECT, (("reasoning_value",), ("refuses", "unknown_part"))),
     Rule(
         "setting_refused",
         Kind.PARAMETER_REJECT,
