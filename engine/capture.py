@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import html
 import json
 import logging
 import math
 import os
 import re
+import stat
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -126,12 +128,12 @@ class Capture:
 
     def _open(self) -> int:
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
+        return _regular(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
 
     def _read_back(self) -> set[str]:
         """What the file holds already. Lines that are none of ours are passed over."""
         try:
-            with self.path.open("rb") as file:
+            with open(_regular(self.path, os.O_RDONLY), "rb") as file:
                 lines = file.read(self._max_bytes).split(b"\n")
         except FileNotFoundError:
             return set()
@@ -144,6 +146,19 @@ class Capture:
         if message not in self._warned:
             self._warned.add(message)
             LOG.warning(message, *arguments)
+
+
+def _regular(path: Path, flags: int) -> int:
+    """Open a file that is one: no pipe, which could hold up a turn, and no link to what is another's.
+
+    Raises:
+        OSError: it is none, or cannot be opened.
+    """
+    file = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        raise OSError(errno.EINVAL, "it is no regular file", os.fspath(path))
+    return file
 
 
 def mistake(directory: str | os.PathLike[str]) -> str:
@@ -207,5 +222,6 @@ def _described(target: Target, reply: Reply, verdict: Verdict, redactor: Redacto
 
 
 def _body(reply: Reply, redactor: Redactor) -> str:
-    body = redactor.body(text_of(reply.body[:BODY], reply.headers.get("content-type", "")))
+    text = text_of(reply.body[:BODY], reply.headers.get("content-type", ""))
+    body = redactor.body(html.unescape(text) if "&" in text else text)  # a page spells a key in its own way
     return body if len(reply.body) < BODY else body[:-_CUT]

@@ -197,9 +197,9 @@ class Probe:
         verdict = self.verdict
         if verdict is None or verdict.kind is not ErrorKind.PARAMETER_REJECT or not self.injected:
             return False
-        # a name that was read from prose may have lost its case
-        named = re.split(r"[.\[]", verdict.param, maxsplit=1)[0].lower()
-        return not named or named in {key.lower() for key in self.injected}
+        # providers spell a name in their own way: presencePenalty, presence_penalty
+        named = _plain(re.split(r"[.\[]", verdict.param, maxsplit=1)[0])
+        return not named or named in map(_plain, self.injected)
 
     def _next_wait(self, verdict: Verdict) -> float:
         if self._is_free(verdict):
@@ -208,6 +208,10 @@ class Probe:
             return verdict.retry_after
         backoff: float = min(FIRST_BACKOFF * 2**self.retries, LONGEST_BACKOFF)
         return backoff * (1 + JITTER * self._jitter())
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[_-]", "", name).lower()
 
 
 async def ask(

@@ -102,6 +102,8 @@ def kept(line: bytes) -> Kept:
 
 def _reply(given: _Line) -> Reply:
     status = given.status
+    if status is not None and not 100 <= status <= 599:
+        raise ReplyError(f"status: is {status if abs(status) < 10_000 else 'no status'}; give 100 to 599")
     if status is None and given.transport in (None, "http"):
         raise ReplyError(f"status: is missing; give {_WANTED['status']}")
     if given.body is msgspec.UNSET:

@@ -13,9 +13,12 @@ _MARKERS: Final = (
     *(b"_filter", b'"finishReason"', b'"refusal"', b"guardrail", b'"sensitive"', b'"header"'),
 )
 """What a body that carries an error has in it."""
+_SAID: Final = ("content", "tool_calls", "refusal", "audio", "function_call", "reasoning_content")
+"""What a message of a model holds."""
 _MOST: Final = 16
 """Parts of an answer that are looked at."""
-_FINE: Final = (None, 0, "", "0", 200, "200")
+_FINE: Final = (0, "0", 200, "200", "success", "ok", "none", "null")
+"""Codes and messages of what went well."""
 
 
 def carries_error(body: bytes) -> bool:
@@ -28,16 +31,29 @@ def carries_error(body: bytes) -> bool:
 
 
 def _carries(fields: Fields) -> bool:
-    holders = (fields, *(part for _, part in fields.objects(ANSWERS, _MOST)))
-    if any(_is_error(holder.get("error")) for holder in holders) or _within(fields, "baseresp", "statuscode"):
+    choices = [part for _, part in fields.objects(("choices",), _MOST)]
+    parts = [part for _, part in fields.objects(ANSWERS, _MOST)]
+    if any(_is_error(holder.get("error")) for holder in (fields, *choices)):
         return True
-    if any(_says_something(holder) for holder in holders):
+    if _tells(_within(fields, "baseresp", "statuscode")):
+        return True
+    if any(_says_something(holder) for holder in (fields, *parts)):
         return False
-    return any(_withheld(holder) for holder in holders) or _diagnoses(fields)
+    if any(_is_error(part.get("error")) for part in parts):
+        return True
+    return any(_withheld(holder) for holder in (fields, *parts)) or _diagnoses(fields)
 
 
 def _is_error(value: object) -> bool:
-    return bool(value) and isinstance(value, dict | str | list)
+    """Whether an `error` tells one: servers send empty ones beside an answer."""
+    if isinstance(value, dict):
+        return any(_tells(within) for within in value.values())
+    return isinstance(value, str | list) and _tells(value)
+
+
+def _tells(value: object) -> bool:
+    said = value.strip().lower() if isinstance(value, str) else value
+    return bool(said) and said not in _FINE
 
 
 def _within(fields: Fields, name: str, inner: str) -> object:
@@ -49,7 +65,7 @@ def _says_something(fields: Fields) -> bool:
     """Whether a part of an answer holds any of it."""
     message = fields.get("message")
     if isinstance(message, dict):
-        return bool(message.get("content") or message.get("tool_calls"))
+        return any(message.get(name) for name in _SAID)
     return any(fields.get(name) for name in ANSWERED)
 
 
@@ -64,4 +80,4 @@ def _diagnoses(fields: Fields) -> bool:
     if _within(fields, "promptfeedback", "blockreason") or _within(fields, "header", "code"):
         return True
     spoken = any(isinstance(fields.get(name), str) for name in MESSAGES)
-    return bool(fields.get("errors")) or (spoken and any(fields.get(name) not in _FINE for name in CODES))
+    return bool(fields.get("errors")) or (spoken and any(_tells(fields.get(name)) for name in CODES))

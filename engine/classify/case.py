@@ -13,7 +13,7 @@ from turnout.engine.classify.codes import normal
 from turnout.engine.classify.lexicon import Found, Lexicon
 from turnout.engine.classify.reply import Reply
 from turnout.engine.classify.settings import QUOTED, Meaning
-from turnout.engine.classify.text import words
+from turnout.engine.classify.text import bare, words
 from turnout.engine.classify.unwrap import Finding, findings
 from turnout.engine.classify.verdict import Feature
 from turnout.machines.vocabulary import ErrorKind
@@ -29,6 +29,8 @@ class Said(NamedTuple):
     field: str
     sentence: str
     found: Found
+    bare: Found
+    """The same without names that may be the caller's."""
 
 
 class Case(Struct, frozen=True):
@@ -91,14 +93,16 @@ class Cases:
         """The case that a reply makes, by its sentences."""
         found = findings(reply)
         said = [
-            Said(finding, finding.message_at, sentence, self._sentence(sentence))
+            Said(finding, finding.message_at, sentence, read, self._bare(sentence, read))
             for finding in found
             for sentence in finding.sentences
+            for read in (self._sentence(sentence),)
         ]
         said += [
-            Said(finding, finding.at("retryDelay"), "", self._code(finding.delay))
+            Said(finding, finding.at("retryDelay"), "", read, read)
             for finding in found
             if finding.delay
+            for read in (self._code(finding.delay),)
         ]
         status, stated_in = reply.status if 300 <= reply.status <= 599 else 0, "status"
         for finding in found:
@@ -111,12 +115,17 @@ class Cases:
     def of_codes(self, case: Case) -> Case:
         """The same case by the words of its codes, which are read where no sentence tells."""
         said = tuple(
-            Said(finding, finding.at(field), "", self._code(code))
+            Said(finding, finding.at(field), "", read, read)
             for finding in case.findings
             for field, code in finding.weak_codes
             if not code.isdecimal()
+            for read in (self._code(code),)
         )
         return structs.replace(case, said=said, spoken=_spoken(said))
+
+    def _bare(self, sentence: str, read: Found) -> Found:
+        without = bare(sentence)
+        return read if without is sentence else self._lexicon.read(words(without))
 
     def _read_code(self, code: str) -> Found:
         return self._lexicon.read(words(code[:MOST_OF_A_CODE]))

@@ -62,7 +62,7 @@ VETOES: Final = _table(
         Kind.UNAVAILABLE,
         """ratelimitexceeded ratelimiterror ratelimitreached ratelimited toomanyrequests throttlingexception
         throttling resourceexhausted throttlingratequota tooluseformatfailed toolusefailed
-        modelnotreadyexception throttlingallocationquota""",
+        modelnotreadyexception throttlingallocationquota requesttimeout""",
     ),
 )
 """Codes that veto an overflow or a capability, whatever the words."""
@@ -119,7 +119,7 @@ LOAD: Final = _table(
     (
         Kind.UNAVAILABLE,
         """overloadederror overloaded engineoverloaded engineoverloadederror serviceunavailable
-        serviceunavailableerror serverbusy modelloading timeout requesttimeout""",
+        serviceunavailableerror serverbusy modelloading timeout""",
     ),
 )
 

@@ -72,8 +72,7 @@ SUBJECTS: Final[Mapping[str, str]] = {
     # what else has a size, is exceeded or runs out
     "part": """tool | page | mime | header | cookie | cookies | schema | function | name | id | enum
         | property | array | item | element | uri""",
-    "small_part": """tool | page | mime | header | cookie | schema | function | enum | property
-        | array | item""",
+    "small_part": "tool | page | mime | header | cookie | enum | property | array | item",
     "not_size": """time | timeout | timed | deadline | second | stop | took | taking | queue
         | waited | response | url | uri | retries | attempts | number of requests | max requests
         | pending requests | key | cache | rate | quota | connection | budget | cost | credit
@@ -131,7 +130,7 @@ SUBJECTS: Final[Mapping[str, str]] = {
         | usage limit | key limit | monthly limit | weekly limit | prepaid | fund | spend | arrears
         | invoice | free tier | trial | wallet | dollar | usage cap | hard limit | card
         | pre consume | 额度 | 余额 | hard cap | eur | usd | paid""",
-    "shut_out_by": "referer | referrer | android client | ios client | ip address",
+    "shut_out_by": "referer | referrer | android client | ios client | ip address | waf | firewall",
     "policy": """content filter | content policy | content management policy | moderation
         | usage guidelines | usage policy | responsible ai | guardrail | acceptable use
         | terms of service | policy violation | community guidelines | safety | biology | jailbreak""",
@@ -140,7 +139,9 @@ SUBJECTS: Final[Mapping[str, str]] = {
 }
 """What else a sentence may be about."""
 
-SKIPPED: Final = """content policy fallback | context window fallback
+SKIPPED: Final = """schema violation | constraint violation | violates constraint | case sensitive
+    | foreign key violation | access violation | code point | floating point | user agent
+    | user field | content type header | content policy fallback | context window fallback
     | context length exceeded behavior | truncate prompt tokens | search context size
     | context deadline | context canceled | context cancelled | context manager | open files
     | retry budget | error budget | file search | prediction stream | model with response stream
@@ -241,6 +242,7 @@ SAYINGS: Final[Mapping[str, str]] = {
         | keyword banned | banned word | pii detected | moderation failed | 敏感 | 违规 | 违反
         | 不安全 | 合规 | real people | real person | malware""",
     # of a feature or a setting
+    "cut_short": "higher max tokens | could not finish the message | increase max tokens",
     "reasoning_value": "adaptive | thinking type",
     "refuses_plainly": """not .. support | unsupported | only .. support | support .. only
         | no .. support | not multimodal | not a .. model | not .. capable | missing data required
@@ -292,7 +294,8 @@ SAYINGS: Final[Mapping[str, str]] = {
         | unknown request url""",
     "tool_parser": """requires enable | requires jinja | requires tool call parser | use jinja
         | to be set | must be defined when""",
-    "chat_template": "prompt must start with | jinja | no attribute | template | raise exception",
+    "chat_template": """prompt must start with | jinja | raise exception | chat template
+        | template error | dict object | prompt template rendering""",
     # of a part, a role, a schema, a piece of history
     "unknown_part": """unexpected item | unexpected content | cannot unmarshal array
         | cannot unmarshal object | unknown variant | unknown part type | invalid content type
@@ -313,7 +316,8 @@ SAYINGS: Final[Mapping[str, str]] = {
         | only .. first | at the end of | in a row | should be system | should be user
         | must be system | must be user | or more assistant messages | 交替 | expected last role
         | comes immediately after | must be from | must have role | must not be from
-        | must not be the | must be a user message | top level system""",
+        | must not be the | must be a user message | top level system | no user query
+        | no user message""",
     "wrong_value": """invalid | incorrect | unexpected | unknown | unsupported | unrecognized
         | must be | not valid | one of | expected | not allowed""",
     "wrong_schema": """must | missing | required | not permitted | not support | invalid | should be
@@ -321,7 +325,7 @@ SAYINGS: Final[Mapping[str, str]] = {
         | expected | failed to | only .. supported | too large | too complex | simplify""",
     "wrong_pattern": """match pattern | match the pattern | must match | should match
         | invalid characters | too long | must be a | at most | length | must start with
-        | begins with | not match""",
+        | begins with | not match | regular expression pattern""",
     "not_verified": """must be | without | invalid | could not be verified | missing | mismatch
         | not .. valid | not .. decrypt | could not .. decrypt | could not .. verify
         | cannot .. modified | not .. match | corrupted | expected | cannot be modified | required
@@ -345,6 +349,7 @@ SAYINGS: Final[Mapping[str, str]] = {
         | at least one element | at least one content | must contain | empty content | too short
         | must exist | not be null | 不能为空 | 缺少""",
     "emptiness": "empty tool calls | empty content | empty message | empty text | empty input",
+    "field_required": "field required | required field",
     "null_value": """got null | is null | received null | got undefined | received undefined
         | got an integer | got integer | got a number | got a boolean | got a list""",
     "wrong_type": """should be of type | of type string but | a valid integer | a valid number

@@ -62,9 +62,17 @@ class Fields:
         for said in case.said:
             spoken = said.found.mask
             wrong = self._unknown | self._exceeds | self._wrong_schema
-            if spoken & self._missing or not spoken & wrong or not (path := naming.field(said.sentence)):
+            path = naming.field(said.sentence) if spoken & (wrong | self._missing) else ""
+            if not path and spoken & self._unknown:
+                path = naming.unknown_in_front(said.sentence)
+            if not path:
                 continue
-            if spoken & self._wrong_schema and settings.is_schema_of_tool(path):
+            of_schema = self._wrong_schema | self._missing
+            if spoken & of_schema and settings.is_schema_within_tool(path):
+                meaning, wrong = capability(F.TOOL_SCHEMA), of_schema
+            elif spoken & self._missing or not spoken & wrong:
+                continue
+            elif spoken & self._wrong_schema and settings.is_schema_of_tool(path):
                 meaning, wrong = capability(F.TOOL_SCHEMA), self._wrong_schema
             elif spoken & self._unknown and (refused := self._refused(path, case)):
                 meaning, wrong = refused, self._unknown

@@ -6,6 +6,7 @@ import re
 from typing import Final
 
 from turnout.engine.classify import settings
+from turnout.engine.classify.text import words
 
 _MARK: Final = re.compile("['\"`]")
 _QUOTED: Final = re.compile(r"['\"`]([A-Za-z_][\w.\[\]-]{0,127})['\"`]")
@@ -74,6 +75,12 @@ def _called(sentence: str) -> str:
     return name if known or ":" in called[0] else ""
 
 
+def unknown_in_front(sentence: str) -> str:
+    """Any path in front of a sentence, known or not: for a field that is refused as unknown."""
+    path = _IN_FRONT.match(sentence)
+    return path[1] if path else ""
+
+
 def is_merely_where(sentence: str) -> bool:
     """Whether it names the field as a mere place: `the number of parts at messages.2 exceeds`."""
     return _AT.search(sentence) is not None
@@ -83,6 +90,18 @@ def spelt_like_a_field(sentence: str) -> str:
     """What a sentence is about, or says is not supported, if it is spelt as fields are: `top_q must be`."""
     found = _OBJECT.search(sentence) or _SUBJECT.match(sentence)
     return found[1] if found else ""
+
+
+def spelt_as(name: str, sentence: str) -> str:
+    """A setting as the sentence spells it, else as its own API does; empty for what is but a description."""
+    if name in settings.DESCRIPTIONS:
+        return ""
+    spoken = words(name)
+    spelt = next((chunk for chunk in _CHUNK.findall(sentence) if spoken and words(chunk) == spoken), "")
+    return spelt or name
+
+
+_CHUNK: Final = re.compile(r"[A-Za-z][\w.-]{0,63}(?<![.-])")
 
 
 def plain_setting(sentence: str) -> str:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from turnout.engine.classify import codes, operator, providers, statuses
+from turnout.engine.classify import codes, naming, operator, providers, statuses
 from turnout.engine.classify import rules as tables
 from turnout.engine.classify.answers import carries_error
 from turnout.engine.classify.case import Case, Cases, Decided, Said, in_order, meant
@@ -49,13 +49,13 @@ class Reader:
         fields = Fields(self._lexicon, without)
         vetoes: tuple[_Stage, ...] = (
             self._private_code,
-            self._rules(tables.LONG_CONTEXT),
+            self._rules(tables.LONG_CONTEXT, bare=True),
             self._codes(codes.POLICY),
-            self._rules(tables.POLICY),
+            self._rules(tables.POLICY, bare=True),
             self._codes(codes.BILLING),
-            self._rules(tables.HARD_LIMITS),
+            self._rules(tables.HARD_LIMITS, bare=True),
             self._codes(codes.VETOES),
-            self._rules(tables.VETOES),
+            self._rules(tables.VETOES, bare=True),
             statuses.deciding,
         )
         overflow: tuple[_Stage, ...] = (
@@ -139,7 +139,7 @@ class Reader:
                 return meant(meaning, "private_code", finding.at(field), entry)
         return None
 
-    def _rules(self, table: tuple[Rule, ...]) -> _Stage:
+    def _rules(self, table: tuple[Rule, ...], *, bare: bool = False) -> _Stage:
         rows = [_Row.of(rule, self._lexicon) for rule in table]
 
         def stage(case: Case) -> Decided | None:
@@ -148,7 +148,7 @@ class Reader:
                 if spoken & row.first and row.may_hold(spoken, case.status):
                     unless = row.unless | row.failing if case.status >= 500 else row.unless
                     for said in case.said:
-                        if row.holds(said.found, unless):
+                        if row.holds(said.bare if bare else said.found, unless):
                             return self._ruled(row, said, case)
             return None
 
@@ -163,7 +163,7 @@ class Reader:
         param = ""
         if rule.kind is Kind.PARAMETER_REJECT:
             entry = said.found.entries.get(self._lexicon.bits["setting"], "")
-            param = entry.partition(": ")[2].replace(" ", "_")
+            param = naming.spelt_as(entry.partition(": ")[2], said.sentence)
         return Decided(rule.kind, rule.name, said.field, matched, param=param)
 
 
@@ -206,11 +206,11 @@ class _Row(NamedTuple):
 
 
 _NEVER_FITS: Final = re.compile(
-    r"\b(?:request|input|prompt)s? (?:is )?too large\b|\bmust be reduced\b", re.IGNORECASE
+    r"\b(?:request|input|prompt)s? (?:is )?too large\b|\bmust be reduced\b|\blimit: 0\b", re.IGNORECASE
 )
 _ASKED: Final = (
-    re.compile(r"\blimit(?: of)?:? (\d{1,12})\b.{0,80}\brequested:? (?P<asked>\d{1,12})\b", re.IGNORECASE),
-    re.compile(r"\bneeds (?P<asked>\d{1,12})\b.{0,80}\blimit (?:is|of) (\d{1,12})\b", re.IGNORECASE),
+    re.compile(r"(?i)\blimit(?: of)?:? (\d[\d,]{0,15})\b.{0,80}\brequested:? (?P<asked>\d[\d,]{0,15})\b"),
+    re.compile(r"(?i)\bneeds (?P<asked>\d[\d,]{0,15})\b.{0,80}\blimit (?:is|of) (\d[\d,]{0,15})\b"),
 )
 """A limit and what was asked, which no wait makes fit if it is more."""
 
@@ -226,8 +226,8 @@ def _never_fits(sentence: str) -> bool:
     found = next((found for asked in _ASKED if (found := asked.search(sentence))), None)
     if found is None:
         return False
-    (limit,) = (int(found[n]) for n in (1, 2) if n != found.re.groupindex["asked"])
-    return int(found["asked"]) > limit
+    (limit,) = (found[n] for n in (1, 2) if n != found.re.groupindex["asked"])
+    return int(found["asked"].replace(",", "")) > int(limit.replace(",", ""))
 
 
 def unreadable(status: int, why: str) -> Verdict:

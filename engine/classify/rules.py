@@ -70,8 +70,9 @@ POLICY: Final = (
         Kind.CONTENT_POLICY,
         (("policy", "spoken"), ("offends",)),
         ("account", "shut_out_by", "money", "money_gone"),
+        failing=_SERVICE,
     ),
-    Rule("content_policy", Kind.CONTENT_POLICY, (("sensitive",),)),
+    Rule("content_policy", Kind.CONTENT_POLICY, (("sensitive",),), failing=(*_SERVICE, "timing")),
 )
 
 HARD_LIMITS: Final = (
@@ -83,7 +84,7 @@ HARD_LIMITS: Final = (
         ("not_soon",),
         beside=("money", "rate_limited", "money_gone"),
     ),
-    Rule("billing", Kind.QUOTA_OR_BILLING, (("money_gone",),)),
+    Rule("billing", Kind.QUOTA_OR_BILLING, (("money_gone",),), failing=_SERVICE),
 )
 """Asked before the codes of a rate limit, which providers send with either."""
 
@@ -97,6 +98,7 @@ VETOES: Final = (
         Kind.QUOTA_OR_BILLING,
         (("money",), ("spent",)),
         ("reasoning", "context", "output_cap", "timing"),
+        failing=_SERVICE,
     ),
     Rule("credential", Kind.AUTH, (("credential",), ("not_let_in",))),
     Rule("verification", Kind.AUTH, (("account",), ("to_verify",)), ("signature",)),
@@ -105,6 +107,7 @@ VETOES: Final = (
 )
 
 OVERFLOWS: Final = (
+    Rule("cut_short", Kind.PARAMETER_REJECT, (("cut_short",),)),
     Rule("wrong_type", Kind.CALLER_ERROR, (("wrong_type",),), blame=False),
     Rule("no_room", Kind.CONTEXT_WINDOW, (("output_cap",), ("no_room",))),
     Rule(
@@ -179,6 +182,7 @@ REFUSALS: Final = (
     Rule("unknown_format", Kind.CALLER_ERROR, (("file_kind",), ("refuses",)), blame=False),
     Rule("stale_reference", Kind.CALLER_ERROR, (("reference",), ("gone",)), blame=False),
     Rule("json_word", Kind.CALLER_ERROR, (("json_word",),), blame=False),
+    Rule("missing_field", Kind.CALLER_ERROR, (("setting",), ("field_required",)), _CONCRETE, blame=False),
     Rule("reasoning_value", Kind.PARAMETER_REJECT, (("reasoning_value",), ("refuses", "unknown_part"))),
     Rule(
         "setting_refused",
@@ -290,7 +294,7 @@ REFUSALS: Final = (
     Rule("combination", Kind.CAPABILITY, (("combined", *_ANY_FEATURE), ("together",)), plain=False),
 )
 
-CODED: Final = tuple(rule for rule in REFUSALS if rule.name == "feature_unsupported")
+CODED: Final = tuple(rule for rule in REFUSALS if rule.name in ("feature_unsupported", "chat_template"))
 """What the words of a code may refuse: `invalid_value` and its like say nothing by themselves."""
 
 MODELS: Final = (

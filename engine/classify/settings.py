@@ -35,6 +35,11 @@ SETTINGS: Final = """reasoning.summary | top_n_tokens | truncate_prompt_tokens
     | repetition_context"""
 """Written as their own API spells them; the words of each may be joined in any way."""
 
+DESCRIPTIONS: Final = frozenset(
+    name for name in map(str.strip, SETTINGS.split("|")) if " " in name or name in ("penalty", "effort")
+)
+"""Ways to speak of a setting that are no name of one."""
+
 OTHER_SETTINGS: Final = " | ".join(
     name for name in map(str.strip, SETTINGS.split("|")) if "max" not in name and "tokens" not in name.split()
 )
@@ -171,6 +176,11 @@ def wrong_part(param: str) -> Meaning | None:
 def is_schema_of_tool(param: str) -> bool:
     """Whether a path leads into the schema of a tool."""
     return ends(param)[0] == "tools" and _is_schema(param)
+
+
+def is_schema_within_tool(param: str) -> bool:
+    """Whether a path leads to what a tool's schema itself says, not merely to the schema."""
+    return is_schema_of_tool(param) and ".properties" in param
 
 
 def _is_schema(param: str) -> bool:

@@ -37,6 +37,9 @@ CLASS: Final = re.compile(
     r"(?:[a-z_]{1,32}\.)?([A-Z][A-Za-z]{2,64}(?:Error|Exception)|[A-Z][A-Za-z]{1,48}(?:\.[A-Z][A-Za-z]{1,48}){1,4})\b"
 )
 """An exception's class: a code, and no word of the diagnosis."""
+_ID: Final = re.compile(r"\b(?:call|toolu|tooluse|fc|rs|msg|resp|chatcmpl|item)_\w{1,128}")
+"""An id that a model or a client made up."""
+_MODEL_NAME: Final = re.compile(r"^model: \S{1,128}", re.IGNORECASE)
 _SPACES: Final = re.compile(r"[^\S\n]+")
 _REQUEST_ID: Final = re.compile(r"\(?\brequest[ _-]?id: ?[\w-]{1,128}\)?", re.IGNORECASE)
 """What servers and proxies add to a message that is complete without it."""
@@ -62,6 +65,9 @@ def diagnosis(message: str) -> str:
     if "://" in text:
         text = _URL.sub(" ", text)
     text = unquoted(text)
+    if "_" in text:
+        text = _ID.sub(NAME, text)
+    text = _MODEL_NAME.sub("model", text.lstrip())
     text = _WHERE.sub("", text)
     if "Input should" in text:
         text = _VALIDATOR.sub("", text)
@@ -105,6 +111,20 @@ def _beheaded(sentence: str) -> str:
     while found := _HEAD_CLASS.match(sentence):
         sentence = sentence[found.end() :]
     return sentence
+
+
+_DEFINITIONS: Final = re.compile(
+    r"schema|tool|function|parameter|propert|metadata|response_format|context=", re.IGNORECASE
+)
+_SPELT: Final = re.compile(r"(['\"`])[\w.\[\]-]{1,128}\1")
+_PATH: Final = re.compile(r"\w[\w\[\]]{0,64}(?:\.[\w\[\]]{1,64}){1,24}")
+
+
+def bare(sentence: str) -> str:
+    """A sentence without the names in it that may be the caller's: of its tools, schemas and their fields."""
+    if not _DEFINITIONS.search(sentence):
+        return sentence
+    return _PATH.sub(" ", _SPELT.sub(" ", sentence))
 
 
 # -- words
