@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import html
 import io
 import json
 import logging
@@ -701,3 +702,33 @@ def test_a_mistake_in_a_deployment_file(tmp_path: Path, keys: dict[str, Any], li
         for key, value in keys.items()
     }
     assert findings(tmp_path, **given) == [line]
+
+
+# -- what stands in the file's place
+
+
+def test_a_pipe_in_the_files_place_holds_nobody_up(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    folder = tmp_path / "captured"
+    folder.mkdir()
+    os.mkfifo(folder / "unrecognised.jsonl")
+    keep(Capture(folder), ODD)
+    assert any("no regular file" in warning for warning in warnings(caplog))
+
+
+def test_a_link_to_what_is_anothers_is_not_written_to(tmp_path: Path) -> None:
+    folder = tmp_path / "captured"
+    folder.mkdir()
+    other = tmp_path / "other"
+    other.write_text("mine")
+    (folder / "unrecognised.jsonl").symlink_to(other)
+    keep(Capture(folder), ODD)
+    assert other.read_text() == "mine"
+
+
+def test_a_key_that_a_page_spells_in_its_own_way_is_not_kept(capture: Capture) -> None:
+    key = "Zm9vYmFy/QUJDREVG+R0hJSktM=="
+    reply, verdict = read(
+        f"flux {html.escape(key)} {key.replace('/', '&#x2F;').replace('=', '&#61;')}".encode()
+    )
+    capture.keep(TARGET, reply, verdict, Redactor([key], Quotations(BODY)))
+    assert body_kept(capture) == "flux [credential] [credential]"

@@ -418,6 +418,23 @@ CARRY = {
     "list-of-one": (b'[{"error": "no"}]', True),
     "no-json": (b'"error": no', False),
     "answer": (b'{"choices": [{"message": {"content": "hi"}}]}', False),
+    "answer-with-an-empty-error": (
+        b'{"choices": [{"message": {"content": "hi"}}], "error": {"message": "", "code": null}}',
+        False,
+    ),
+    "answer-with-an-error-of-success": (
+        b'{"choices": [{"message": {"content": "hi"}}], "error": {"code": 0, "message": "success"}}',
+        False,
+    ),
+    "answer-that-is-a-refusal": (
+        b'{"choices": [{"message": {"refusal": "no"}, "finish_reason": "content_filter"}]}',
+        False,
+    ),
+    "answer-beside-an-error-elsewhere": (
+        b'{"choices": [{"message": {"content": "hi"}}], "data": {"error": "old"}}',
+        False,
+    ),
+    "withheld": (b'{"choices": [{"message": {"content": null}, "finish_reason": "content_filter"}]}', True),
 }
 
 

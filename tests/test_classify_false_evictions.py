@@ -198,3 +198,64 @@ def test_a_rule_finds_a_code_in_whatever_field_it_stands() -> None:
     for body in ({"code": 400, "error_code": "E-77", "message": "x"}, error("x", code=400, errorCode="E-77")):
         reply = Reply(status=400, body=json.dumps(body).encode())
         assert classify(reply, now=0.0, rules=[rule]).evidence.rule == "mine"
+
+
+BUGS = [
+    (500, "'NoneType' object has no attribute 'choices'"),
+    (500, "failed to render email template"),
+    (503, "The content safety service is unavailable, please retry"),
+    (504, "Content filter service timed out"),
+    (502, "unable to check credit balance: connection refused"),
+    (500, "Foreign key violation in table messages"),
+    (500, "Memory access violation in request worker"),
+]
+
+
+@pytest.mark.parametrize(("status", "message"), BUGS, ids=[message[:40] for _, message in BUGS])
+def test_a_server_that_fails_in_its_own_way_is_unavailable(status: int, message: str) -> None:
+    verdict = read(status, error(message))
+    assert (verdict.kind, verdict.retryable) == (Kind.UNAVAILABLE, True)
+
+
+NAMES = ["plan", "api_key", "content_policy", "rate_limit", "credit_balance", "context_length_exceeded"]
+NAMING = {
+    "a schema": "Invalid schema for response_format '{}': 'additionalProperties' is required to be false.",
+    "a field of a schema": "Invalid schema for function 'f': In context=(), Missing '{}'.",
+    "a path into a schema": "tools.0.custom.input_schema.properties.{}: type must be a string",
+    "a path in front": "* tools[0].function_declarations[0].parameters.properties[3].{}: unknown name",
+    "metadata": "Invalid 'metadata.{}': string too long. Expected a string with maximum length 512.",
+    "an id": "`tool_use` ids were found without `tool_result` blocks immediately after: call_{}_1",
+    "a tool": "Duplicate tool name '{}_handler' in tools list",
+}
+
+
+@pytest.mark.parametrize("message", NAMING.values(), ids=NAMING)
+def test_a_name_that_the_caller_chose_decides_nothing(message: str) -> None:
+    innocent = read(400, error(message.format("report")))
+    for name in NAMES:
+        verdict = read(400, error(message.format(name)))
+        assert (verdict.kind, verdict.features) == (innocent.kind, innocent.features), name
+
+
+PLAIN = [
+    "JSON schema violation: messages[0].role is required",
+    "request parameter names are case-sensitive",
+    "unicode code point out of range",
+    "floating point number required",
+]
+
+
+@pytest.mark.parametrize("message", PLAIN)
+def test_the_words_of_validation_are_not_of_policy_or_money(message: str) -> None:
+    assert read(400, error(message)).kind not in (Kind.CONTENT_POLICY, Kind.QUOTA_OR_BILLING, Kind.AUTH)
+
+
+def test_an_answer_that_was_cut_short_is_a_setting_of_its_length() -> None:
+    message = "Could not finish the message because max_tokens was reached. Try again with higher max_tokens."
+    assert read(400, error(message)).kind is Kind.PARAMETER_REJECT
+
+
+def test_a_limit_of_thousands_is_read_with_its_separators() -> None:
+    fits = "Rate limit reached (TPM): Limit 200,000, Used 199,000, Requested 250. Try again in 1s"
+    assert read(429, error(fits)).retryable
+    assert not read(429, error("Quota exceeded, limit: 0. Please retry in 24s.")).retryable

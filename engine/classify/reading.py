@@ -61,7 +61,7 @@ class Reader:
         overflow: tuple[_Stage, ...] = (
             fields.setting_in_front,
             self._codes(codes.OVERFLOWS),
-            self._rules(tables.OVERFLOWS),
+            self._rules(tables.OVERFLOWS, bare=True),
         )
         refusal: tuple[_Stage, ...] = (
             self._codes(codes.REFUSALS),
@@ -148,7 +148,7 @@ class Reader:
                 if spoken & row.first and row.may_hold(spoken, case.status):
                     unless = row.unless | row.failing if case.status >= 500 else row.unless
                     for said in case.said:
-                        if row.holds(said.bare if bare else said.found, unless):
+                        if row.holds(said.bare if bare else said.found, said.bare.mask, unless):
                             return self._ruled(row, said, case)
             return None
 
@@ -197,10 +197,16 @@ class _Row(NamedTuple):
             return False
         return all(spoken & says for says in self.says)
 
-    def holds(self, found: Found, unless: int) -> bool:
-        """Whether one sentence says it, and nothing of those tables."""
+    def holds(self, found: Found, bare: int, unless: int) -> bool:
+        """Whether one sentence says it.
+
+        Args:
+            found: what it speaks of.
+            bare: the tables that it speaks of outside of names; what is said of a thing is no name.
+            unless: the tables that it must not speak of.
+        """
         spoken = found.mask
-        if spoken & unless or not all(spoken & says for says in self.says):
+        if spoken & unless or not spoken & self.first or not all(bare & says for says in self.says[1:]):
             return False
         return not spoken & self.after or found.start(self.first) <= found.start(self.after)
 

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final
 
+from turnout.engine.classify.settings import KNOWN
+
 HEAD: Final = 2048
 TAIL: Final = 1024
 """Of a long message the first and last characters are matched: servers put the diagnosis at an end."""
@@ -114,17 +116,22 @@ def _beheaded(sentence: str) -> str:
 
 
 _DEFINITIONS: Final = re.compile(
-    r"schema|tool|function|parameter|propert|metadata|response_format|context=", re.IGNORECASE
+    r"schema|tool|function|parameters\b|propert|metadata|response_format|context=", re.IGNORECASE
 )
-_SPELT: Final = re.compile(r"(['\"`])[\w.\[\]-]{1,128}\1")
-_PATH: Final = re.compile(r"\w[\w\[\]]{0,64}(?:\.[\w\[\]]{1,64}){1,24}")
+_SPELT: Final = re.compile(r"(['\"`])([\w.\[\]-]{1,128})\1", re.ASCII)
+_PATH: Final = re.compile(r"\w[\w\[\]]{0,64}(?:\.[\w\[\]]{1,64}){1,24}", re.ASCII)
 
 
 def bare(sentence: str) -> str:
     """A sentence without the names in it that may be the caller's: of its tools, schemas and their fields."""
     if not _DEFINITIONS.search(sentence):
         return sentence
-    return _PATH.sub(" ", _SPELT.sub(" ", sentence))
+    return _PATH.sub(" ", _SPELT.sub(_of_the_request, sentence))
+
+
+def _of_the_request(spelt: re.Match[str]) -> str:
+    """A name in quotation marks if it is one of the request's own fields; nothing for any other."""
+    return spelt[0] if spelt[2].lower() in KNOWN else " "
 
 
 # -- words
