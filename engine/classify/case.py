@@ -125,7 +125,7 @@ class Cases:
 
     def _bare(self, sentence: str, read: Found) -> Found:
         without = bare(sentence)
-        return read if without is sentence else self._lexicon.read(words(without))
+        return read if without == sentence else self._lexicon.read(words(without))
 
     def _read_code(self, code: str) -> Found:
         return self._lexicon.read(words(code[:MOST_OF_A_CODE]))

@@ -117,11 +117,17 @@ def listed(phrases: str) -> list[str]:
 
 def _follow(node: _Node, spoken: Sequence[str], at: int, found: Found, start: int) -> None:
     """Note what ends here, and follow what goes on. Phrases are a few words long, and so is the walk."""
-    for bit, entry in node.ends:
-        found.add(bit, entry, start)
-    if at < len(spoken) and (further := node.next.get(spoken[at])):
+    if node.ends:
+        mask = found.mask
+        for bit, entry in node.ends:
+            if not mask & bit:
+                found.add(bit, entry, start)
+    if at >= len(spoken):
+        return
+    if further := node.next.get(spoken[at]):
         _follow(further, spoken, at + 1, found, start)
     if node.gap:
+        follow = node.gap.next
         for skipped in range(at, min(at + MOST_BETWEEN + 1, len(spoken))):
-            if further := node.gap.next.get(spoken[skipped]):
+            if further := follow.get(spoken[skipped]):
                 _follow(further, spoken, skipped + 1, found, start)

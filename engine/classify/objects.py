@@ -61,6 +61,8 @@ _READ: Final = frozenset(
         *ANSWERED,
     }
 )
+TELLING: Final = frozenset({*MESSAGES, *CODES, *NUMBERS, *NAMES, *PARAMS, DELAY, DESCRIPTION})
+"""Fields of a diagnosis; an object without them is but a wrapper."""
 RARE: Final = frozenset({*METADATA, *UPSTREAMS, *ANSWERS, *ENDS})
 """Fields that most objects have not."""
 _LONGEST: Final = 32

@@ -155,8 +155,10 @@ def _walk(value: Any, path: str, depth: int) -> Iterator[Finding]:
 
 def _walk_object(value: dict[Any, Any], path: str, depth: int) -> Iterator[Finding]:
     fields = Fields(value)
-    own, inner = _own(fields, path, depth)
-    yield own
+    own, inner = Finding(path, depth), None
+    if fields.has_any(objects.TELLING):
+        own, inner = _own(fields, path, depth)
+        yield own
     if inner is not None:
         yield from _walk(inner, own.at(own.spoken), depth + 1)
     param = fields.get("param")
@@ -199,7 +201,10 @@ def _own(fields: Fields, path: str, depth: int) -> tuple[Finding, Any]:
     coded = [(spelt, code) for spelt, value in fields.among(objects.CODES) if (code := _code(value))]
     named = [(spelt, name) for spelt, value in fields.among(objects.NAMES) if (name := _name(value))]
     code = coded[0][1] if coded else ""
-    numbers = (code, *(_code(fields.get(name)) for name in objects.NUMBERS))
+    status = _status(code)
+    if status is None:
+        stated = (_status(_code(value)) for _, value in fields.among(objects.NUMBERS))
+        status = next((number for number in stated if number), None)
     param = _param(fields)
     if not param and "parameter" in said and (listed := _LISTED.search(said)):
         param = listed[1]
@@ -211,7 +216,7 @@ def _own(fields: Fields, path: str, depth: int) -> tuple[Finding, Any]:
         names=(*coded[1:], *named),
         classes=tuple(_classes(message)),
         param="" if " " in param else param,
-        status=next((status for number in numbers if (status := _status(number))), None),
+        status=status,
         spoken=fields.spelt(spoken) if spoken else "",
         delay=_delay(_name(fields.get(objects.DELAY))),
     ), inner
