@@ -58,6 +58,8 @@ def suggested(reply: Reply, features: Sequence[str], table: str) -> str | None:
             lines.append(f'kind = "{ErrorKind.CAPABILITY}"  # or what it is')
             if features:
                 lines.append(f"features = {_toml(list(features))}  # with that kind only")
+            else:
+                lines.append('# features = ["image"], or what is refused, with that kind only')
             return "\n".join(lines)
     return None
 

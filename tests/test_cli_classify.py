@@ -15,13 +15,15 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from syrupy.assertion import SnapshotAssertion
 
 from turnout import ErrorRule
 from turnout.engine.classify import Reply
 from turnout.engine.classify import classify as read_by_rules
+from turnout.engine.classify.answers import carries_error
+from turnout.engine.classify.decoding import MAX_BODY
 from turnout.engine.cli import classify as command
 from turnout.engine.cli import main
 from turnout.engine.explaining import MEANINGS
@@ -260,6 +262,7 @@ def test_a_ready_rule_always_knows_its_reply_and_asks_for_more_than_a_status(
     said: str, code: str, type: str, status: int
 ) -> None:
     reply = Reply(status=status, body=error(said, code=code, type=type).encode())
+    assume(status >= 400 or carries_error(reply.body))
     if (rule := suggested(reply, ["image"], "llm_clients.house.errors")) is not None:
         (written,) = tomllib.loads(rule)["llm_clients"]["house"]["errors"]
         assert written.keys() - {"status", "kind", "features"} in ({"code"}, {"contains"})
@@ -387,11 +390,13 @@ def test_a_header_is_refused_without_being_shown() -> None:
     assert "hunter2" not in classify("--status", "400", "--header", "x: hunter2-hunter2").output
 
 
-def test_a_body_that_is_too_long_is_refused() -> None:
-    assert classify("--status", "500", body=" " * MAX_LINE).exit_code == 0
-    shown = classify("--status", "500", body=" " * (MAX_LINE + 1))
-    assert shown.exit_code == 2
-    assert f"longer than {MAX_LINE} bytes" in shown.output
+def test_of_a_body_that_is_too_long_the_beginning_is_read_and_the_rest_is_told_of() -> None:
+    begun = json.dumps({"error": {"message": "prompt is too long: 9 > 8", "padding": " " * MAX_BODY}})
+    shown = classify("--status", "400", body=begun)
+    assert shown.exit_code == 0
+    assert "longer than 64 KiB" in shown.stderr
+    assert "context_window" in shown.stdout
+    assert "longer than" not in classify("--status", "400", body=" " * MAX_BODY).output
 
 
 # -- in a target's place

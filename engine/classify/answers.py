@@ -10,7 +10,7 @@ from turnout.engine.classify.objects import ANSWERED, ANSWERS, CODES, MESSAGES, 
 
 _MARKERS: Final = (
     *(b'"error', b'"Error', b'"base_resp"', b'lockReason"', b'"code"', b'"Code"', b'"detail"'),
-    *(b"_filter", b'"finishReason"', b'"refusal"', b"guardrail", b'"sensitive"', b'"header"'),
+    *(b"_filter", b'"finishReason"', b'"refusal"', b"guardrail", b'"sensitive"', b'"header"', b'"success"'),
 )
 """What a body that carries an error has in it."""
 _SAID: Final = ("content", "tool_calls", "refusal", "audio", "function_call", "reasoning_content")
@@ -80,4 +80,6 @@ def _diagnoses(fields: Fields) -> bool:
     if _within(fields, "promptfeedback", "blockreason") or _within(fields, "header", "code"):
         return True
     spoken = any(isinstance(fields.get(name), str) for name in MESSAGES)
+    if fields.get("success") is False and spoken:
+        return True
     return bool(fields.get("errors")) or (spoken and any(_tells(fields.get(name)) for name in CODES))

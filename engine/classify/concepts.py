@@ -14,7 +14,7 @@ from turnout.engine.classify.verdict import Feature as F
 FEATURES: Final[Mapping[F, str]] = {
     F.IMAGE: """image | vision | multimodal | multi modal | pixel | picture | photo | visual | 图片
         | 图像""",
-    F.AUDIO: "audio | speech | voice | wav | 音频",
+    F.AUDIO: "audio | speech | voice | wav | 音频 | sound",
     F.VIDEO: "video | 视频",
     F.FILE: """unsupported mime type | invalid mime type | file | pdf | document | attachment | docx
         | 文件 | 文档 | mime type parameter""",
@@ -167,7 +167,7 @@ SAYINGS: Final[Mapping[str, str]] = {
         | must have fewer | must be fewer | # > # | no more than | not more than | less than #
         | <= # | must not exceed | maximum allowed | maximum is | limit is | limited to # | only #
         | smaller than | supports # | between | window of # | size of # | configured .. #
-        | window .. is # | size .. is # | length .. is #""",
+        | window .. is # | size .. is # | length .. is # | only takes #""",
     "bounded": "should be",
     "reduce": """reduce | shorten | shorter | truncate | compact | trim | smaller prompt
         | fewer tokens | start a new conversation | start a new chat | new session | compress
@@ -262,7 +262,7 @@ SAYINGS: Final[Mapping[str, str]] = {
         | not a .. model | not multimodal | not .. recognized | does not recognize | forbidden
         | only accepts | requires .. model | not .. provide | switched off | turned off | prohibited
         | not .. include | does not have | not .. usable | removed | 不支持 | 不允许 | 无法 | 不能
-        | 未开通 | 不可用 | 仅支持 | 只支持""",
+        | 未开通 | 不可用 | 仅支持 | 只支持 | no .. on this | is off""",
     "only": """only supports | only accepts | supports only | must be a string | must be string
         | expects a string | only .. supported | only allow | accepts only | only .. text
         | only text""",

@@ -59,6 +59,7 @@ _READ: Final = frozenset(
         *ANSWERS,
         *ENDS,
         *ANSWERED,
+        "success",
     }
 )
 TELLING: Final = frozenset({*MESSAGES, *CODES, *NUMBERS, *NAMES, *PARAMS, DELAY, DESCRIPTION})

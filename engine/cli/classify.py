@@ -14,13 +14,14 @@ import msgspec
 from click.core import ParameterSource
 
 from turnout.engine.classify import UNRECOGNISED, Reply, Verdict, carries_error, classify
+from turnout.engine.classify.decoding import MAX_BODY
 from turnout.engine.deployment import examine
 from turnout.engine.errors import ReplyError
 from turnout.engine.explaining import ANSWER, action, explain, told, told_in_full, unheld
 from turnout.engine.policy import DEFAULT_POLICY, Action, Policy
 from turnout.engine.printable import printable, printable_json, shortened
 from turnout.engine.recognising import features, known
-from turnout.engine.replies import MAX_LINE, read
+from turnout.engine.replies import read
 from turnout.engine.route import Route
 from turnout.engine.suggesting import suggested
 from turnout.engine.targets import Target
@@ -200,12 +201,11 @@ def _is_answer(reply: Reply) -> bool:
 
 
 def _body() -> bytes:
-    body = sys.stdin.buffer.read(MAX_LINE + 1)
-    if len(body) > MAX_LINE:
-        raise click.UsageError(
-            f"the body is longer than {MAX_LINE} bytes; cut it: of an error 64 KiB are read."
-        )
-    return body
+    """As much of standard input as is read of an error; what follows is told and left."""
+    body = sys.stdin.buffer.read(MAX_BODY + 1)
+    if len(body) > MAX_BODY:
+        click.echo("The body is longer than 64 KiB: the rest is not looked at.", err=True)
+    return body[:MAX_BODY]
 
 
 def _header(given: str) -> tuple[str, str]:
