@@ -23,7 +23,12 @@ SHORTEST: Final = 8
 CERTAIN: Final = 20
 """From so many characters on they tell more than a type does, which a server may send for much else."""
 
-_PHRASES: Final = frozenset(normal(status.phrase) for status in HTTPStatus)
+_PHRASES: Final = frozenset(
+    {normal(status.phrase) for status in HTTPStatus}
+    # some that newer editions of HTTP have renamed, and of which Python knows but one name
+    | {"unprocessableentity", "unprocessablecontent", "requestentitytoolarge", "contenttoolarge"}
+    | {"requesturitoolong", "uritoolong", "requestedrangenotsatisfiable", "rangenotsatisfiable"}
+)
 GENERIC: Final = frozenset(
     {"error", "errorcode", "invalidrequest", "exception", "httperror", "httpexception", "clienterror"}
     | {"apistatuserror", "upstreamerror", "providererror", "providerreturnederror", "requestfailed"}
