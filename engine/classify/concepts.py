@@ -295,7 +295,8 @@ SAYINGS: Final[Mapping[str, str]] = {
     "tool_parser": """requires enable | requires jinja | requires tool call parser | use jinja
         | to be set | must be defined when""",
     "chat_template": """prompt must start with | jinja | raise exception | chat template
-        | template error | dict object | prompt template rendering""",
+        | template error | prompt template rendering""",
+    "template_bug": "dict object",
     # of a part, a role, a schema, a piece of history
     "unknown_part": """unexpected item | unexpected content | cannot unmarshal array
         | cannot unmarshal object | unknown variant | unknown part type | invalid content type
@@ -357,7 +358,7 @@ SAYINGS: Final[Mapping[str, str]] = {
         | must be of type | not of type | should be a number | should be an integer
         | expected an integer | expected a number | expected a boolean | cannot unmarshal string
         | must be an object | must be a string or an object | must be an array | must be a list
-        | must be a dict""",
+        | must be a dict | expected application json""",
     "unparsable": """could not parse | cannot parse | failed to parse | invalid json | malformed
         | not valid json | unexpected token | unexpected end | parse error | unable to parse
         | parse .. json | error parsing | failed to decode | expecting value | invalid character

@@ -246,6 +246,7 @@ REFUSALS: Final = (
     Rule(
         "chat_template", Kind.CAPABILITY, (("chat_template",),), ("infrastructure", "load"), otherwise=F.ROLE
     ),
+    Rule("chat_template", Kind.CAPABILITY, (("template_bug",),), otherwise=F.ROLE, plain=False),
     Rule("missing_field", Kind.CALLER_ERROR, (("missing",),), ("refuses",), blame=False),
     Rule("missing_field", Kind.CALLER_ERROR, (("emptiness",),), blame=False),
     Rule("unparsable", Kind.CALLER_ERROR, (("json",), ("unparsable",)), ("answer_of",), blame=False),

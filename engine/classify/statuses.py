@@ -13,6 +13,7 @@ from turnout.machines.vocabulary import ErrorKind as Kind
 DECIDING: Final[Mapping[int, Kind]] = {
     401: Kind.AUTH,
     402: Kind.QUOTA_OR_BILLING,
+    415: Kind.CALLER_ERROR,
     429: Kind.UNAVAILABLE,
 }
 """Statuses that veto an overflow or a capability, whatever the words."""
