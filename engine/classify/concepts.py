@@ -77,7 +77,7 @@ SUBJECTS: Final[Mapping[str, str]] = {
         | waited | response | url | uri | retries | attempts | number of requests | max requests
         | pending requests | key | cache | rate | quota | connection | budget | cost | credit
         | depth | recursion""",
-    "other_sizes": "content length | in flight | mismatch | announced | trial",
+    "other_sizes": "content length | in flight | mismatch | announced | trial | header | remaining",
     "timing": "timed out | timeout | deadline | took longer | # second | time budget",
     "memory": "memory | vram | ram",
     "infrastructure": """service | server | backend | lambda | pulling | timeout | connection
@@ -334,6 +334,8 @@ SAYINGS: Final[Mapping[str, str]] = {
     "minted_reasoning": "begins with rs | starts with rs",
     "minted_elsewhere": "id that begins with | id that starts with",
     # of what is broken for every target
+    "broken": """decode | corrupt | damaged | could not be downloaded | failed to download
+        | not .. match the provided""",
     "undecodable": """download | fetch | decode | parse | corrupt | invalid base64
         | could not process | unable to process | truncated | unreachable | not a valid
         | cannot identify | failed to load | could not load | failed to open | unable to load
@@ -362,7 +364,8 @@ SAYINGS: Final[Mapping[str, str]] = {
     "unparsable": """could not parse | cannot parse | failed to parse | invalid json | malformed
         | not valid json | unexpected token | unexpected end | parse error | unable to parse
         | parse .. json | error parsing | failed to decode | expecting value | invalid character
-        | unexpected character | json decode error | json parse | invalid .. json""",
+        | unexpected character | json decode error | json parse | invalid .. json
+        | must be valid json | must be in json""",
     "unpaired": """must be followed by | did not have | without | corresponding | respond to
         | response to | preceding | immediately after | equal to the number | equal to number
         | exceed the number of | no tool output | no output | matching | mismatch | unexpected
@@ -371,8 +374,7 @@ SAYINGS: Final[Mapping[str, str]] = {
     "not_named": """function named | not .. specified in | tool named | not found in tools
         | function not found | tool not found | not provided in tools | names function""",
     "tools_absent": """only allowed when tools | no tools | without tools | while providing tools
-        | requires tools | when using tool | when tools are not | must be specified when
-        | when tools are specified""",
+        | requires tools | when tools are not | must be specified when | when tools are specified""",
     "json_word": "the word json",
     # of the model, and of load
     "not_there": """not found | not exist | unknown model | no longer available | deprecated

@@ -173,6 +173,7 @@ OVERFLOWS: Final = (
 )
 
 REFUSALS: Final = (
+    Rule("broken_part", Kind.CALLER_ERROR, (("media",), ("broken",)), ("exceeds",)),
     Rule(
         "broken_part",
         Kind.CALLER_ERROR,

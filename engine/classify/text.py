@@ -44,6 +44,8 @@ CLASS: Final = re.compile(
     r"(?:[a-z_]{1,32}\.)?([A-Z][A-Za-z]{2,64}(?:Error|Exception)|[A-Z][A-Za-z]{1,48}(?:\.[A-Z][A-Za-z]{1,48}){1,4})\b"
 )
 """An exception's class: a code, and no word of the diagnosis."""
+_OF_THE_MODEL: Final = "The model returned the following errors: "
+"""How Amazon passes on what a model's own server says."""
 _ID: Final = re.compile(r"\b(?:call|toolu|tooluse|fc|rs|msg|resp|chatcmpl|item)_\w{1,128}")
 """An id that a model or a client made up."""
 _MODEL_NAME: Final = re.compile(r"^model: \S{1,128}", re.IGNORECASE)
@@ -74,6 +76,7 @@ def diagnosis(message: str) -> str:
     if "://" in text:
         text = _URL.sub(" ", text)
     text = unquoted(text)
+    text = text.removeprefix(_OF_THE_MODEL)
     if "_" in text:
         text = _ID.sub(NAME, text)
     text = _MODEL_NAME.sub("model", text.lstrip())
