@@ -1,4 +1,4 @@
-"""OpenAI Chat: what a request needs, how large it is, what counts as an answer."""
+"""What goes out in any wire format; and of OpenAI Chat what a request needs, its size, and its answers."""
 
 from typing import Any
 
@@ -6,6 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from turnout.engine import wire
+from turnout.engine.attempts import Request
+from turnout.engine.errors import ConfigurationError
 from turnout.engine.targets import Target
 from turnout.engine.wire import openai_chat as chat
 
@@ -34,6 +37,14 @@ def said(content: Any, **message: Any) -> dict[str, Any]:
         ({**said("x"), "response_format": {"type": "json_schema"}}, {"structured_output"}),
         ({**said("x"), "response_format": {"type": "text"}}, set()),
         ({**said("x"), "reasoning_effort": "high"}, {"reasoning"}),
+        ({**said("x"), "reasoning": {"effort": "high"}}, {"reasoning"}),
+        ({**said("x"), "reasoning": {"enabled": False}}, set()),
+        ({**said("x"), "thinking": {"type": "enabled"}}, {"reasoning"}),
+        ({**said("x"), "thinking": {"type": "disabled"}}, set()),
+        (said([{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}]), {"reasoning"}),
+        (said(None, function_call={"name": "look", "arguments": "{}"}), {"tools"}),
+        ({"messages": [{"role": "function", "name": "look", "content": "42"}]}, {"tools"}),
+        ({**said("x"), "stream": True}, {"streaming"}),
         ({**said("x"), "stream": False, "reasoning_effort": None}, set()),
     ],
     ids=lambda value: str(sorted(value)) if isinstance(value, set) else "",
@@ -46,6 +57,10 @@ def test_the_size_counts_text_and_never_the_bytes_of_an_image() -> None:
     assert chat.size(said("x" * 400)) == 100
     assert chat.size(said([{"type": "text", "text": "x" * 400}, IMAGE])) == 100
     assert chat.size(said(None, tool_calls=[{"function": {"arguments": "x" * 40}}])) == 10
+    assert chat.size(said(None, tool_calls=[{"custom": {"input": "x" * 40}}])) == 10
+    assert chat.size(said(None, function_call={"arguments": "x" * 40})) == 10
+    assert chat.size(said([{"type": "thinking", "thinking": [{"type": "text", "text": "x" * 40}]}])) == 10
+    assert chat.size(said([{"type": "file", "file": {"file_data": "A" * 4000}}])) == 0
     assert chat.size({**said("x" * 4), "tools": ["y" * 38]}) == 12
     assert chat.size({}) == 0
 
@@ -106,6 +121,10 @@ def test_an_answer_has_choices_that_are_messages(body: object, is_answer: bool) 
             {"prompt_tokens": 3, "prompt_tokens_details": {"cached_tokens": 2}},
             {"prompt_tokens": 3, "cached_tokens": 2},
         ),
+        (
+            {"completion_tokens": 9, "completion_tokens_details": {"reasoning_tokens": 5}},
+            {"completion_tokens": 9, "reasoning_tokens": 5},
+        ),
         ({"prompt_tokens": "3", "total_tokens": True, "note": "text"}, None),
         ([3], None),
         (None, None),
@@ -119,9 +138,42 @@ def test_usage_is_numbers_and_nothing_else(reported: object, usage: object) -> N
 def test_extra_body_adds_only_what_the_request_omits() -> None:
     target = Target("a", model="m-1", extra_body={"effort": "low", "seed": 1})
     body = {"seed": 2, "model": "x"}
-    assert chat.injected(body, target) == {"effort"}
-    assert chat.outgoing(body, target, frozenset()) == {"seed": 2, "model": "m-1", "effort": "low"}
-    assert chat.outgoing(body, target, frozenset({"effort"})) == {"seed": 2, "model": "m-1"}
+    assert wire.injected(body, target) == {"effort"}
+    sent = wire.outgoing(body, target, frozenset())
+    assert sent == {"seed": 2, "model": "m-1", "effort": "low"}
+    assert wire.outgoing(body, target, frozenset({"effort"})) == {"seed": 2, "model": "m-1"}
+
+
+def test_a_stream_is_asked_for_whatever_the_body_says() -> None:
+    request = Request({"stream": False}, {}, stream=True)
+    sent = wire.outgoing(request.body, Target("a", extra_body={"seed": 1}), frozenset())
+    assert sent == {"model": "a", "seed": 1, "stream": True}
+
+
+@pytest.mark.parametrize(
+    ("format", "told"),
+    [
+        ("openai_chat", ("/chat/completions", "", "authorization", (), {})),
+        ("openai_responses", ("/responses", "", "authorization", (), {})),
+        (
+            "anthropic_messages",
+            (
+                *("/v1/messages", "/v1", "x-api-key", ("anthropic-beta", "anthropic-version")),
+                {"anthropic-version": "2023-06-01"},
+            ),
+        ),
+    ],
+)
+def test_each_format_has_its_path_and_headers(format: str, told: tuple[object, ...]) -> None:
+    form = wire.of(format)
+    assert told == (form.PATH, form.VERSION, form.AUTH_HEADER, form.FORWARDED, form.HEADERS)
+
+
+def test_an_unknown_format_is_refused_by_name() -> None:
+    with pytest.raises(
+        ConfigurationError, match="'grpc' is no wire format; give openai_chat, openai_responses"
+    ):
+        wire.of("grpc")
 
 
 def test_a_call_without_arguments_adds_nothing_to_the_size() -> None:

@@ -1,0 +1,151 @@
+"""OpenAI Responses: what counts as an answer, what a request needs, how a stream runs.
+
+Field names and types of events are those of the public API reference of `POST /responses`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from turnout.engine.classify.verdict import Feature
+from turnout.engine.wire.sign import Sign
+from turnout.engine.wire.values import (
+    counts,
+    formatted,
+    json_length,
+    kind,
+    length,
+    mapping,
+    merged,
+    objects,
+    said,
+    tells_error,
+    tokens,
+    used,
+    values,
+    walk,
+)
+
+PATH: Final = "/responses"
+VERSION: Final = ""
+AUTH_HEADER: Final = "authorization"
+FORWARDED: Final[tuple[str, ...]] = ()
+HEADERS: Final[Mapping[str, str]] = {}
+
+PARTS: Final[Mapping[str, Feature]] = {
+    "input_image": Feature.IMAGE,
+    "computer_screenshot": Feature.IMAGE,
+    "input_audio": Feature.AUDIO,
+    "input_video": Feature.VIDEO,
+    "input_file": Feature.FILE,
+    "reasoning": Feature.REASONING,
+}
+"""What an item of the input, or a part of one, needs."""
+
+KEYS: Final[Mapping[str, tuple[Feature, ...]]] = {
+    "tools": (Feature.TOOLS, Feature.TOOL_SCHEMA),
+    "tool_choice": (Feature.TOOL_CHOICE,),
+    "stream": (Feature.STREAMING,),
+}
+"""What a top-level key needs that is neither absent nor null, false or empty."""
+
+CALLS: Final = ("_call", "mcp_approval_request")
+"""How the types of items end that call a tool, whoever runs it."""
+
+TOOLS: Final = (*CALLS, "_call_output", "mcp_list_tools", "mcp_approval_response")
+"""How the types of items end that a request without tools has not."""
+
+WITHIN: Final = ("content", "output", "summary")
+"""Where an item holds parts."""
+
+TEXTS: Final = ("content", "text", "refusal", "arguments", "input", "output", "code")
+"""Where an item or a part holds text."""
+
+USAGE: Final = ("input_tokens", "output_tokens", "total_tokens")
+DETAILS: Final[Mapping[str, tuple[str, str]]] = {
+    "cached_tokens": ("input_tokens_details", "cached_tokens"),
+    "reasoning_tokens": ("output_tokens_details", "reasoning_tokens"),
+}
+
+
+def is_answer(body: object) -> bool:
+    """Whether this is a complete answer. One without output is, and one that was cut at its limit."""
+    if (
+        not isinstance(body, dict)
+        or not isinstance(body.get("output"), list)
+        or body.get("error") is not None
+    ):
+        return False
+    status = body.get("status")
+    if status in ("queued", "in_progress"):
+        # only what runs in the background is sent unfinished: the caller asked for just that, and will
+        # fetch the rest; another target would do the same work once more. Unasked, it is no answer
+        return body.get("background") is True
+    return status in (None, "completed", "incomplete")
+
+
+def usage(body: Mapping[str, Any]) -> dict[str, int] | None:
+    """The token counts that the upstream reports, with `cached_tokens` and `reasoning_tokens`."""
+    return counts(body.get("usage"), USAGE, DETAILS)
+
+
+def needs(body: Mapping[str, Any]) -> frozenset[str]:
+    """The features that the request uses, its history included, as far as the request itself holds it."""
+    found = used(body, KEYS)
+    for each in _history(body):
+        if (feature := PARTS.get(kind(each))) is not None:
+            found.add(feature)
+        elif kind(each).endswith(TOOLS):
+            found.add(Feature.TOOLS)
+    if formatted(mapping(body.get("text")).get("format")):
+        found.add(Feature.STRUCTURED_OUTPUT)
+    return values(found)
+
+
+def size(body: Mapping[str, Any]) -> int:
+    """The request's estimated size in tokens: its text alone, never the bytes of an image."""
+    characters = length((body,), ("instructions", "input")) + length(_history(body), TEXTS)
+    return tokens(characters + sum(json_length(body.get(key)) for key in ("tools", "text")))
+
+
+def _history(body: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    return walk(body.get("input"), WITHIN)
+
+
+class Stream:
+    """Reads one stream."""
+
+    def __init__(self) -> None:
+        self.finished = False
+        """What came so far is a complete answer."""
+        self.usage: dict[str, int] | None = None
+
+    def read(self, name: str, data: str, body: Any) -> Sign:
+        """What an event holds: of its `event:` name, its data, and that data's JSON or None."""
+        if not isinstance(body, dict):
+            return Sign.ERROR if name in ("error", "response.failed") else Sign.NOTHING
+        event = kind(body) or name
+        if event.endswith(".delta"):
+            return Sign.CONTENT if said(body.get("delta")) else Sign.NOTHING
+        if event in ("response.completed", "response.incomplete"):
+            self.usage = merged(self.usage, usage(mapping(body.get("response"))))
+            self.finished = True
+            return Sign.LAST
+        if event in ("error", "response.failed") or (body.get("error") and tells_error(data)):
+            return Sign.ERROR
+        return Sign.CONTENT if _begins_with_output(event, body) else Sign.NOTHING
+
+
+def _begins_with_output(event: str, body: dict[str, Any]) -> bool:
+    """Whether what begins here holds output from the start: mostly it is empty, and pieces follow."""
+    if event == "response.output_item.added":
+        item = mapping(body.get("item"))
+        if kind(item).endswith(CALLS):
+            return any(said(item.get(key)) for key in ("name", "id", "call_id"))
+        return any(_speaks(part) for key in ("content", "summary") for part in objects(item.get(key)))
+    return event.endswith("_part.added") and _speaks(mapping(body.get("part")))
+
+
+def _speaks(part: Mapping[str, Any]) -> bool:
+    return any(said(part.get(key)) for key in ("text", "refusal", "transcript"))
