@@ -12,12 +12,14 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from memories import LARGE, NOW, SMALL, WHO, overflow, refusal, using
+from memories import LARGE, NOW, SMALL, WHO, overflow, refusal, strip, stripped, using
 
 from turnout.engine.classify.verdict import Evidence
+from turnout.engine.clock import VirtualClock
 from turnout.engine.context import EMPTY, Cause, Eviction, Identity
-from turnout.engine.errors import ConfigurationError
+from turnout.engine.errors import ConfigurationError, MemoryTrouble
 from turnout.engine.memory import from_url
+from turnout.engine.memory.bounded import BoundedMemory, OnMemoryError
 from turnout.engine.memory.inmemory import InMemory
 from turnout.engine.memory.protocol import Change, Memory
 from turnout.engine.memory.sqlite import SqliteMemory
@@ -418,6 +420,134 @@ def test_what_a_restoration_has_overtaken_is_not_there_to_be_removed_or_forgotte
     tell(story)
 
 
+# -- what a target has refused of what is injected
+
+
+def test_keys_that_a_target_has_refused_are_known_for_that_target_as_it_is_configured(tell: Tell) -> None:
+    async def story(memory: Memory) -> None:
+        assert await stripped(memory) == set()
+        await strip(memory, "effort", "verbosity")
+        assert await stripped(memory) == {"effort", "verbosity"}
+        for elsewhere in (
+            {"namespace": "acme"},
+            {"target": LARGE},
+            {"fingerprint": "f2"},
+            {"configuration": "c2"},
+        ):
+            assert await stripped(memory, **elsewhere) == set()
+
+    tell(story)
+
+
+def test_keys_that_are_refused_one_after_another_add_up(tell: Tell) -> None:
+    async def story(memory: Memory) -> None:
+        await strip(memory, "effort")
+        await strip(memory, "verbosity", at=NOW + 1)
+        await strip(memory, "effort", at=NOW + 2)
+        assert await stripped(memory, now=NOW + 2) == {"effort", "verbosity"}
+
+    tell(story)
+
+
+def test_turns_that_are_corrected_at_once_lose_nothing(tell: Tell) -> None:
+    async def story(memory: Memory) -> None:
+        await asyncio.gather(*[strip(memory, f"key{n}") for n in range(50)])
+        assert await stripped(memory) == {f"key{n}" for n in range(50)}
+
+    tell(story)
+
+
+def test_what_was_learnt_under_one_configuration_is_not_dropped_by_another_in_use(tell: Tell) -> None:
+    async def story(memory: Memory) -> None:
+        await strip(memory, "effort", configuration="c1")
+        await strip(memory, "verbosity", configuration="c2", at=NOW + 1)
+        assert await stripped(memory, configuration="c1", now=NOW + 1) == {"effort"}
+        assert await stripped(memory, configuration="c2", now=NOW + 1) == {"verbosity"}
+
+    tell(story)
+
+
+def test_a_refused_key_is_tried_again_when_its_time_to_live_has_passed(tell: Tell) -> None:
+    async def story(memory: Memory) -> None:
+        await strip(memory, "effort")
+        assert await stripped(memory, now=NOW + 99.5) == {"effort"}
+        assert await stripped(memory, now=NOW + 100) == set()
+        await strip(memory, "verbosity", at=NOW + 100)
+        assert await stripped(memory, now=NOW + 100) == {"verbosity"}
+
+    tell(story, ttl_secs=100.0)
+
+
+def test_what_is_learnt_anew_prolongs_the_time_to_live_and_what_comes_late_does_not_shorten_it(
+    tell: Tell,
+) -> None:
+    async def story(memory: Memory) -> None:
+        await strip(memory, "effort")
+        await strip(memory, "verbosity", at=NOW + 50)
+        await strip(memory, "store", at=NOW + 20)
+        assert await stripped(memory, now=NOW + 149.5) == {"effort", "verbosity", "store"}
+        assert await stripped(memory, now=NOW + 150) == set()
+
+    tell(story, ttl_secs=100.0)
+
+
+def test_namespaces_share_no_refused_keys_however_they_are_named(tell: Tell) -> None:
+    async def story(memory: Memory) -> None:
+        for number, name in enumerate(HOSTILE):
+            await strip(memory, f"key{number}", namespace=name)
+        for number, name in enumerate(HOSTILE):
+            assert await stripped(memory, namespace=name) == {f"key{number}"}
+
+    tell(story)
+
+
+@pytest.mark.parametrize("first", ["restored", "stripped"])
+def test_refused_keys_are_no_sessions_and_outlive_its_end_and_a_restoration(tell: Tell, first: str) -> None:
+    async def story(memory: Memory) -> None:
+        if first == "restored":
+            await memory.restore_everywhere("", SMALL, "f1")
+        await strip(memory, "effort")
+        await memory.record(WHO, overflow(9000))
+        assert (await memory.read(WHO, now=NOW)).evictions == (overflow(9000),)
+        await memory.restore_everywhere("", SMALL, "f1")
+        assert await memory.read(WHO, now=NOW) == EMPTY
+        await strip(memory, "verbosity")
+        assert await memory.read(WHO, now=NOW) == EMPTY
+        await memory.forget("", "s1", now=NOW)
+        assert await stripped(memory) == {"effort", "verbosity"}
+
+    tell(story)
+
+
+corrections = st.tuples(
+    st.sampled_from(["c1", "c2", "c3"]),
+    st.frozensets(st.sampled_from(["effort", "verbosity", "store", "é\0'"]), min_size=1),
+    st.integers(0, 99).map(lambda secs: NOW + secs),
+)
+
+
+@pytest.mark.parametrize("kind", STORES)
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_corrections_end_as_their_union_in_whatever_order_they_are_kept(
+    kind: str, data: st.DataObject
+) -> None:
+    made = data.draw(st.lists(corrections, max_size=6))
+
+    async def story() -> None:
+        async with using(STORES[kind](Path(folder), ttl_secs=100.0)) as memory:
+            for configuration, keys, at in data.draw(st.permutations(made)):
+                await strip(memory, *keys, configuration=configuration, at=at)
+            for mine in ("c1", "c2", "c3"):
+                keys = frozenset[str]().union(*[keys for whose, keys, _ in made if whose == mine])
+                latest = max((at for whose, _, at in made if whose == mine), default=NOW)
+                assert await stripped(memory, configuration=mine, now=latest + 99.5) == keys
+                assert await stripped(memory, configuration=mine, now=latest + 100) == set()
+
+    with tempfile.TemporaryDirectory() as folder:
+        asyncio.run(story())
+
+
 def test_closing_twice_is_closing_once(tell: Tell) -> None:
     async def story(memory: Memory) -> None:
         await memory.record(WHO, overflow(9000))
@@ -462,6 +592,108 @@ def test_a_session_that_was_forgotten_takes_no_room() -> None:
     asyncio.run(story())
 
 
+def test_when_a_dictionary_is_full_the_least_recently_used_target_is_asked_with_everything_again() -> None:
+    async def story() -> None:
+        memory = InMemory(max_sessions=3)
+        for namespace in ("n1", "n2", "n3"):
+            await strip(memory, "effort", namespace=namespace)
+        await strip(memory, "verbosity", namespace="n1")
+        await stripped(memory, namespace="n2")
+        await strip(memory, "effort", namespace="n4")
+        known = {name: await stripped(memory, namespace=name) for name in ("n1", "n2", "n3", "n4")}
+        assert [name for name, keys in known.items() if keys] == ["n1", "n2", "n4"]
+
+    asyncio.run(story())
+
+
 def test_a_url_of_another_kind_of_store_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="give sqlite:PATH or memory:"):
         from_url("postgres://x", ttl_secs=1, max_sessions=1, durability="process")
+
+
+# -- as one turn uses it
+
+
+class Failing(InMemory):
+    """A memory that fails at refused keys: it raises, or first takes an hour."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        super().__init__()
+        self.error = error
+
+    async def _fail(self) -> None:
+        if self.error is None:
+            await asyncio.sleep(3600)
+        else:
+            raise self.error
+
+    async def stripped(self, *args: Any, **named: Any) -> frozenset[str]:
+        await self._fail()
+        return await super().stripped(*args, **named)
+
+    async def strip(self, *args: Any, **named: Any) -> None:
+        await self._fail()
+
+
+def a_turns(
+    memory: Memory, clock: VirtualClock, *, namespace: str = "", on_error: OnMemoryError = "serve"
+) -> BoundedMemory:
+    """The memory of a turn that belongs to no session."""
+    return BoundedMemory(memory, None, clock, namespace=namespace, on_error=on_error, timeout_ms=250)
+
+
+def test_a_turn_without_a_session_knows_and_keeps_what_targets_have_refused() -> None:
+    clock, memory = VirtualClock(NOW), InMemory()
+
+    async def story() -> None:
+        one, other = (a_turns(memory, clock, namespace=namespace) for namespace in ("", "acme"))
+        await one.strip(SMALL, "f1", "c1", frozenset({"effort"}))
+        assert await one.stripped(SMALL, "f1", "c1") == {"effort"}
+        assert await other.stripped(SMALL, "f1", "c1") == set()
+        assert await stripped(memory, now=NOW + 86399) == {"effort"}
+        assert await stripped(memory, now=NOW + 86400) == set()
+        assert one.notes == other.notes == []
+
+    clock.run(story())
+
+
+FAILURES = [
+    pytest.param(MemoryTrouble("memory: gone"), "memory: gone", id="it says so"),
+    pytest.param(OSError("no such store"), "memory: could not {}: OSError: no such store", id="it breaks"),
+    pytest.param(None, "memory: could not {}: no answer within 250 ms", id="it is slow"),
+]
+
+
+@pytest.mark.parametrize(("error", "said"), FAILURES)
+def test_refused_keys_that_cannot_be_read_are_served_around_or_raised(
+    error: Exception | None, said: str
+) -> None:
+    clock = VirtualClock(NOW)
+    said = said.format("read what was stripped")
+
+    async def story() -> None:
+        serving, raising = (
+            a_turns(Failing(error), clock, on_error=on_error) for on_error in ("serve", "raise")
+        )
+        assert await serving.stripped(SMALL, "f1", "c1") == set()
+        assert serving.notes == [said]
+        with pytest.raises(MemoryTrouble) as told:
+            await raising.stripped(SMALL, "f1", "c1")
+        assert str(told.value) == said
+
+    clock.run(story())
+
+
+@pytest.mark.parametrize("on_error", ["serve", "raise"])
+@pytest.mark.parametrize(("error", "said"), FAILURES)
+def test_refused_keys_that_cannot_be_kept_are_a_note_and_nothing_more(
+    error: Exception | None, said: str, on_error: OnMemoryError
+) -> None:
+    clock = VirtualClock(NOW)
+
+    async def story() -> None:
+        memory = a_turns(Failing(error), clock, on_error=on_error)
+        await memory.strip(SMALL, "f1", "c1", frozenset({"effort"}))
+        assert memory.notes == [said.format("keep what was stripped")]
+
+    clock.run(story())

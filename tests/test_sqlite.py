@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from memories import LARGE, NOW, SMALL, WHO, overflow, refusal, using
+from memories import LARGE, NOW, SMALL, WHO, overflow, refusal, strip, stripped, using
 
 from turnout.engine.clock import VirtualClock
 from turnout.engine.context import EMPTY, Eviction, Identity
@@ -68,6 +68,29 @@ def test_a_file_is_opened_again_with_everything_in_it(file: Path) -> None:
     asyncio.run(story())
 
 
+def test_refused_keys_are_known_after_a_restart(file: Path) -> None:
+    async def story() -> None:
+        async with using(SqliteMemory(file)) as memory:
+            await strip(memory, "effort", "é")
+            await strip(memory, "verbosity", configuration="c2")
+        async with using(SqliteMemory(file)) as memory:
+            assert await stripped(memory) == {"effort", "é"}
+            assert await stripped(memory, configuration="c2") == {"verbosity"}
+
+    asyncio.run(story())
+
+
+def test_what_has_expired_is_taken_out_of_the_file_with_the_next_correction(file: Path) -> None:
+    async def story() -> None:
+        async with using(SqliteMemory(file, ttl_secs=100.0)) as memory:
+            await strip(memory, "effort", "verbosity", configuration="c1")
+            await strip(memory, "effort", configuration="c2", at=NOW + 100)
+            (row,) = rows(file)
+            assert msgspec.json.decode(row["stripped"]) == {"c2": {"keys": ["effort"], "at": NOW + 100}}
+
+    asyncio.run(story())
+
+
 def test_a_memory_is_made_outside_a_loop_and_touches_no_file_before_its_first_use(file: Path) -> None:
     memory = SqliteMemory(file)
     assert not file.exists()
@@ -112,6 +135,26 @@ def test_two_memories_on_one_file_see_what_the_other_writes(file: Path) -> None:
             assert read.evictions[0].refused == {("image",), ("audio",)}
             await other.forget("", "s1", now=NOW)
             assert await one.read(WHO, now=NOW) == EMPTY
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)], ids=["one first", "the other first"])
+def test_two_memories_on_one_file_end_with_the_same_refused_keys(file: Path, order: tuple[int, int]) -> None:
+    async def story() -> None:
+        memories = [SqliteMemory(file, ttl_secs=100.0) for _ in range(2)]
+        async with using(memories[0]) as one, using(memories[1]) as other:
+            assert await stripped(one) == await stripped(other) == set()
+            made = [(one, "effort", NOW), (other, "verbosity", NOW + 50)]
+            for whose in order:
+                memory, key, at = made[whose]
+                await strip(memory, key, at=at)
+                await strip(memory, key, at=at, configuration=f"only {key}")
+            for memory in memories:
+                assert await stripped(memory, now=NOW + 149.5) == {"effort", "verbosity"}
+                assert await stripped(memory, now=NOW + 150) == set()
+                assert await stripped(memory, configuration="only effort") == {"effort"}
+                assert await stripped(memory, configuration="only verbosity") == {"verbosity"}
 
     asyncio.run(story())
 
@@ -194,6 +237,41 @@ def test_processes_that_open_a_new_file_at_once_end_with_the_union(file: Path) -
                 assert says(process) == "recorded"
             (merged,) = (await memory.read(WHO, now=NOW)).evictions
             assert merged.refused == {e.first.features for e in mine + yours}
+
+    asyncio.run(story())
+
+
+STRIPPING = CHILD.replace(
+    'memory.record(Identity("", "s1"), msgspec.json.decode(line, type=Eviction))',
+    f'memory.strip("", "small", "f1", "c1", frozenset([line]), now={NOW})',
+)
+
+
+def test_processes_that_are_corrected_at_once_end_with_the_union(file: Path) -> None:
+    mine, yours = ([f"{whose}{n}" for n in range(25)] for whose in ("mine", "yours"))
+
+    async def story() -> None:
+        async with using(SqliteMemory(file)) as memory:
+            with child(file, *yours, script=STRIPPING) as process:
+                nudge(process)
+                for key in mine:
+                    await strip(memory, key)
+                assert says(process) == "recorded"
+            assert await stripped(memory) == {*mine, *yours}
+
+    asyncio.run(story())
+
+
+def test_a_refused_key_that_was_kept_survives_the_death_of_the_process(file: Path) -> None:
+    with child(file, "effort", script=STRIPPING) as process:
+        nudge(process)
+        assert says(process) == "recorded"
+        process.send_signal(signal.SIGKILL)
+        assert process.wait() == -signal.SIGKILL
+
+    async def story() -> None:
+        async with using(SqliteMemory(file)) as memory:
+            assert await stripped(memory) == {"effort"}
 
     asyncio.run(story())
 
@@ -567,8 +645,11 @@ def test_text_that_is_no_unicode_and_numbers_beyond_measure_are_trouble_and_noth
             for unfit in (overflow(2**63), refusal("\ud800"), overflow(1, target="\ud800")):
                 with pytest.raises(MemoryTrouble, match="valid Unicode, and sizes below"):
                     await memory.record(WHO, unfit)
+            with pytest.raises(MemoryTrouble, match=r"could not keep what was stripped: .*valid Unicode"):
+                await strip(memory, "\ud800")
             await memory.record(WHO, overflow(9000))
             assert (await memory.read(WHO, now=NOW)).evictions == (overflow(9000),)
+            assert await stripped(memory) == set()
 
     asyncio.run(story())
 
@@ -701,6 +782,37 @@ def test_a_damaged_row_is_trouble_that_names_its_target(file: Path) -> None:
     asyncio.run(story())
 
 
+DAMAGED = [
+    pytest.param("{", id="no JSON"),
+    pytest.param('["effort"]', id="other JSON"),
+    pytest.param('{"c1": {"keys": [1], "at": 1}}', id="a key that is no text"),
+    pytest.param('{"c1": {"keys": ["effort"]}}', id="no time"),
+]
+
+
+@pytest.mark.parametrize("damaged", DAMAGED)
+def test_damaged_refused_keys_are_trouble_that_names_their_target_and_no_others(
+    file: Path, damaged: str
+) -> None:
+    async def story() -> None:
+        async with using(SqliteMemory(file)) as memory:
+            await strip(memory, "effort")
+            await strip(memory, "effort", target=LARGE)
+            change(file, f"UPDATE target SET stripped = '{damaged}' WHERE target = 'small'")
+            before = rows(file)
+            told = "a row of target 'small' is damaged: .*; move the file away"
+            with pytest.raises(MemoryTrouble, match=f"could not read what was stripped: {told}"):
+                await stripped(memory)
+            with pytest.raises(MemoryTrouble, match=f"could not keep what was stripped: {told}"):
+                await strip(memory, "verbosity")
+            assert rows(file) == before
+            assert await stripped(memory, target=LARGE) == {"effort"}
+            await memory.record(WHO, overflow(9000))
+            assert await memory.read(WHO, now=NOW)
+
+    asyncio.run(story())
+
+
 # -- a file of a newer schema
 
 NEWER = (
@@ -760,6 +872,46 @@ def test_a_row_of_a_newer_schema_that_says_what_nobody_here_understands_is_passe
             change(file, *NEWER, "UPDATE eviction SET reason = 'mood' WHERE reason = 'capability'")
         async with using(SqliteMemory(file)) as memory:
             assert (await memory.read(WHO, now=NOW)).evictions == (overflow(9000),)
+
+    asyncio.run(story())
+
+
+def test_refused_keys_of_a_newer_schema_are_honoured_added_to_and_never_rewritten(file: Path) -> None:
+    async def story() -> None:
+        async with using(SqliteMemory(file, ttl_secs=100.0)) as memory:
+            await strip(memory, "effort")
+            await memory.restore_everywhere("", LARGE, "f1")
+            change(file, *NEWER, "ALTER TABLE target ADD COLUMN mood TEXT")
+            before = rows(file)
+            # seen by a process that had the file open before
+            for at in (NOW, NOW + 100):
+                await strip(memory, "verbosity", at=at)
+                await strip(memory, "verbosity", configuration="c2", at=at)
+                await strip(memory, "verbosity", target=LARGE, at=at)
+            assert rows(file) == before
+        async with using(SqliteMemory(file, ttl_secs=100.0)) as memory:
+            assert await stripped(memory) == {"effort"}
+            assert await stripped(memory, now=NOW + 100) == set()
+            await strip(memory, "store", fingerprint="f2")
+            assert await stripped(memory, fingerprint="f2") == {"store"}
+            assert [row for row in rows(file) if row in before] == before
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("unheard_of", DAMAGED)
+def test_refused_keys_of_a_newer_schema_that_nobody_here_understands_are_passed_over(
+    file: Path, unheard_of: str
+) -> None:
+    async def story() -> None:
+        async with using(SqliteMemory(file)) as memory:
+            await strip(memory, "effort")
+            change(file, *NEWER, f"UPDATE target SET stripped = '{unheard_of}'")
+        async with using(SqliteMemory(file)) as memory:
+            before = rows(file)
+            assert await stripped(memory) == set()
+            await strip(memory, "verbosity")
+            assert rows(file) == before
 
     asyncio.run(story())
 

@@ -2,7 +2,8 @@
 
 Under `serve` a store that fails or is slow never stands between a caller and an answer:
 the turn goes on with what it knows, and its record says so. Under `raise` the turn is
-broken. Removals and bookkeeping come after the turn's final state and only ever leave a note.
+broken. Removals, refused keys and bookkeeping come after the turn's final state and only ever leave
+a note.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Literal, TypeVar
 
-from turnout.engine.clock import Clock
+from turnout.engine.clock import Begun, Clock
 from turnout.engine.context import EMPTY, Eviction, Identity, SessionContext
 from turnout.engine.errors import MemoryTrouble
 from turnout.engine.memory.protocol import Memory
@@ -22,10 +23,11 @@ OnMemoryError = Literal["serve", "raise"]
 
 
 class BoundedMemory:
-    """The memory of one identity for one turn.
+    """The memory of one identity for one turn, and of what its targets have refused.
 
     Args:
         identity: whose memory; None is nobody's, which is empty and keeps nothing.
+        namespace: whose targets' refused keys; they are no identity's.
         timeout_ms: how long each call may take, in milliseconds.
     """
 
@@ -35,15 +37,19 @@ class BoundedMemory:
         identity: Identity | None,
         clock: Clock,
         *,
+        namespace: str,
         on_error: OnMemoryError = "serve",
         timeout_ms: float = 100,
     ) -> None:
         self._memory = memory
         self._identity = identity
         self._clock = clock
+        self._namespace = namespace
         self._on_error = on_error
         self._timeout_ms = timeout_ms
         self._known = EMPTY
+        self._used = False
+        """Whether the identity's last use is noted: recording does that."""
         self.notes: list[str] = []
         """What went wrong, for the record."""
 
@@ -73,6 +79,7 @@ class BoundedMemory:
         self._known = self._known.record(eviction)
         try:
             await self._bounded("record", lambda: self._memory.record(identity, eviction))
+            self._used = True
         except MemoryTrouble as trouble:
             self._tell(trouble)
 
@@ -94,9 +101,36 @@ class BoundedMemory:
                 await self._bounded(
                     "restore", lambda: memory.remove(identity, restored, now=now, why="served")
                 )
-            if self._known:
+            if self._known and not self._used:
                 await self._bounded("touch", lambda: memory.touch(identity, now=now))
         except Exception as trouble:  # noqa: BLE001 - the turn has ended, and nothing may change how
+            self._note(trouble)
+
+    async def stripped(self, target: str, fingerprint: str, configuration: str) -> frozenset[str]:
+        """The injected keys that a target is known to refuse; none, if it cannot be read under `serve`.
+
+        Raises:
+            MemoryTrouble: it cannot be read, under `raise`.
+        """
+        memory, namespace, now = self._memory, self._namespace, self._clock.now()
+        try:
+            return await self._bounded(
+                "read what was stripped",
+                lambda: memory.stripped(namespace, target, fingerprint, configuration, now=now),
+            )
+        except MemoryTrouble as trouble:
+            self._tell(trouble)
+        return frozenset()
+
+    async def strip(self, target: str, fingerprint: str, configuration: str, keys: frozenset[str]) -> None:
+        """Keep what a target has refused of the injected keys. Call it after the turn's final state."""
+        memory, namespace, now = self._memory, self._namespace, self._clock.now()
+        try:
+            await self._bounded(
+                "keep what was stripped",
+                lambda: memory.strip(namespace, target, fingerprint, configuration, keys, now=now),
+            )
+        except MemoryTrouble as trouble:
             self._note(trouble)
 
     def _note(self, trouble: Exception) -> None:
@@ -108,14 +142,18 @@ class BoundedMemory:
         self._note(trouble)
 
     async def _bounded(self, verb: str, doing: Callable[[], Awaitable[T]]) -> T:
-        scope = self._clock.timeout(usable(self._timeout_ms / 1000))
+        scope = None
         try:
+            begun = Begun(doing())
+            if begun.returned:
+                return begun.result
+            scope = self._clock.timeout(usable(self._timeout_ms / 1000))
             async with scope:
-                return await doing()
+                return await begun
         except MemoryTrouble:
             raise
         except Exception as error:
-            if scope.expired():
+            if scope is not None and scope.expired():
                 why = f"no answer within {self._timeout_ms:g} ms"
             else:
                 why = f"{type(error).__name__}: {error}"

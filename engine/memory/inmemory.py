@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from turnout.engine.context import EMPTY, Eviction, Identity, Key, SessionContext
 from turnout.engine.memory.protocol import Change
+from turnout.engine.memory.stripped import Learnt, keys_of, learn
 
 
 class _Row(NamedTuple):
@@ -28,11 +29,13 @@ class _Held:
 
 
 class InMemory:
-    """Evictions in a dictionary.
+    """Evictions and refused keys in dictionaries.
 
     Args:
-        ttl_secs: how long an identity is remembered after its last use, in seconds.
-        max_sessions: how many sessions are remembered; one more, and the least recently used one goes.
+        ttl_secs: how long an identity is remembered after its last use, and a target's refused keys
+            after the last refusal, in seconds.
+        max_sessions: how many sessions are remembered, and the refused keys of how many targets; one
+            more, and the least recently used one goes.
     """
 
     def __init__(self, *, ttl_secs: float = 86400.0, max_sessions: int = 1_000_000) -> None:
@@ -41,6 +44,7 @@ class InMemory:
         self._max_sessions = max_sessions
         self._sessions: OrderedDict[tuple[str, str], dict[str, _Held]] = OrderedDict()
         self._epochs: dict[tuple[str, str, str], int] = {}
+        self._learnt: OrderedDict[tuple[str, str, str], Learnt] = OrderedDict()
 
     async def read(self, identity: Identity, *, now: float) -> SessionContext:
         held = self._used(identity)
@@ -96,6 +100,30 @@ class InMemory:
     async def restore_everywhere(self, namespace: str, target: str, fingerprint: str) -> None:
         key = (namespace, target, fingerprint)
         self._epochs[key] = self._epochs.get(key, 0) + 1
+
+    async def stripped(
+        self, namespace: str, target: str, fingerprint: str, configuration: str, *, now: float
+    ) -> frozenset[str]:
+        key = (namespace, target, fingerprint)
+        if key in self._learnt:
+            self._learnt.move_to_end(key)
+        return keys_of(self._learnt.get(key, {}), configuration, now=now, ttl_secs=self._ttl)
+
+    async def strip(
+        self,
+        namespace: str,
+        target: str,
+        fingerprint: str,
+        configuration: str,
+        keys: frozenset[str],
+        *,
+        now: float,
+    ) -> None:
+        key = (namespace, target, fingerprint)
+        known = self._learnt.pop(key, {})
+        self._learnt[key] = learn(known, configuration, keys, now=now, ttl_secs=self._ttl)
+        while len(self._learnt) > self._max_sessions:
+            self._learnt.popitem(last=False)
 
     async def close(self) -> None:
         """Nothing to let go of: what is held goes with the object."""

@@ -21,11 +21,12 @@ class Change(Struct, frozen=True):
 
 
 class Memory(Protocol):
-    """Keeps the evictions of every identity. Times are in seconds since 1970.
+    """Keeps the evictions of every identity, and which injected keys a target has refused.
 
-    Recording and removing commute with what other turns and processes do, so no lock is
-    held between two calls. Each method raises MemoryTrouble where the store fails, and
-    has changed nothing then. None of them blocks the event loop.
+    Times are in seconds since 1970. Recording, stripping and removing commute with what other
+    turns and processes do, so no lock is held between two calls. Each method raises
+    MemoryTrouble where the store fails, and has changed nothing then. None of them blocks the
+    event loop.
     """
 
     async def read(self, identity: Identity, *, now: float) -> SessionContext:
@@ -33,7 +34,10 @@ class Memory(Protocol):
         ...
 
     async def record(self, identity: Identity, eviction: Eviction) -> None:
-        """Insert the eviction or merge it with its like. It is durable when this returns."""
+        """Insert the eviction or merge it with its like, and note that the identity was in use.
+
+        It is durable when this returns.
+        """
         ...
 
     async def touch(self, identity: Identity, *, now: float) -> None:
@@ -56,6 +60,32 @@ class Memory(Protocol):
         """Make a target eligible again for every session at once, in constant time: a new epoch of it.
 
         What is recorded later stands.
+        """
+        ...
+
+    async def stripped(
+        self, namespace: str, target: str, fingerprint: str, configuration: str, *, now: float
+    ) -> frozenset[str]:
+        """The keys of `extra_body` that the target has refused; nothing `ttl_secs` after the last refusal.
+
+        Args:
+            configuration: a digest of the client's; what was learnt under another one does not count.
+        """
+        ...
+
+    async def strip(
+        self,
+        namespace: str,
+        target: str,
+        fingerprint: str,
+        configuration: str,
+        keys: frozenset[str],
+        *,
+        now: float,
+    ) -> None:
+        """Add to what the target has refused, for every session. It is durable when this returns.
+
+        Neither `forget` nor `restore_everywhere` takes it back.
         """
         ...
 

@@ -26,7 +26,16 @@ from turnout.engine.context import EMPTY, Eviction, Identity, SessionContext
 from turnout.engine.errors import ConfigurationError, MemoryTrouble
 from turnout.engine.memory import sqlite_schema as sql
 from turnout.engine.memory.protocol import Change
-from turnout.engine.memory.sqlite_rows import eviction_of, id_of, ids_of, row_of, text_of
+from turnout.engine.memory.sqlite_rows import (
+    column_of,
+    eviction_of,
+    id_of,
+    ids_of,
+    learnt_of,
+    row_of,
+    text_of,
+)
+from turnout.engine.memory.stripped import Learnt, keys_of, learn
 from turnout.machines.vocabulary import TurnoutError
 
 T = TypeVar("T")
@@ -85,11 +94,14 @@ class _Job(Generic[T]):
 
 
 class SqliteMemory:
-    """Evictions in a SQLite file. Nothing is opened before the first use; one event loop uses it.
+    """Evictions and refused keys in a SQLite file.
+
+    Nothing is opened before the first use; one event loop uses it.
 
     Args:
         path: the file; it is made, readable by its owner only, where there is none.
-        ttl_secs: how long an identity is remembered after its last use, in seconds.
+        ttl_secs: how long an identity is remembered after its last use, and a target's refused keys
+            after the last refusal, in seconds.
         durability: what a recorded eviction survives: `process`, the death of the process; `full`, a
             power loss as well, at several times the cost.
 
@@ -172,6 +184,35 @@ class SqliteMemory:
 
         await self._write("restore everywhere", restore)
 
+    async def stripped(
+        self, namespace: str, target: str, fingerprint: str, configuration: str, *, now: float
+    ) -> frozenset[str]:
+        verb = "read what was stripped"
+        rows = await self._select(verb, sql.STRIPPED, (id_of(namespace), target, fingerprint))
+        try:
+            learnt = self._learnt(target, rows)
+        except _Unusable as why:
+            raise self._trouble(verb, why) from why
+        return keys_of(learnt, configuration, now=now, ttl_secs=self._ttl)
+
+    async def strip(
+        self,
+        namespace: str,
+        target: str,
+        fingerprint: str,
+        configuration: str,
+        keys: frozenset[str],
+        *,
+        now: float,
+    ) -> None:
+        def strip(connection: sqlite3.Connection) -> None:
+            key = (id_of(namespace), target, fingerprint)
+            known = self._learnt(target, connection.execute(sql.STRIPPED, key))
+            learnt = learn(known, configuration, keys, now=now, ttl_secs=self._ttl)
+            connection.execute(sql.FIRST_STRIP if self._newer else sql.STRIP, (*key, column_of(learnt)))
+
+        await self._write("keep what was stripped", strip)
+
     async def close(self) -> None:
         if self._closed:
             return
@@ -227,9 +268,21 @@ class SqliteMemory:
             try:
                 evictions.append(eviction_of(row))
             except ValueError as why:
-                if not self._newer:
-                    raise _Unusable(f"a row of target {row[0]!r} is damaged: {why}", _START_ANEW) from why
+                self._refuse_damage(row[0], why)
         return evictions
+
+    def _learnt(self, target: str, rows: Iterable[tuple[str | None]]) -> Learnt:
+        for (column,) in rows:  # at most one
+            try:
+                return {} if column is None else learnt_of(column)
+            except ValueError as why:
+                self._refuse_damage(target, why)
+        return {}
+
+    def _refuse_damage(self, target: str, why: ValueError) -> None:
+        """A row that is not understood is damaged, unless the file is of a newer schema."""
+        if not self._newer:
+            raise _Unusable(f"a row of target {target!r} is damaged: {why}", _START_ANEW) from why
 
     # -- on the event loop
 

@@ -1,4 +1,4 @@
-"""Evictions and identities as rows of a SQLite file."""
+"""Evictions, identities and refused keys as rows of a SQLite file."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from typing import Any, Final
 import msgspec
 
 from turnout.engine.context import Cause, Eviction, Identity
+from turnout.engine.memory.stripped import Learnt, Stripped
 from turnout.machines.vocabulary import RoutingFallbackReason
 
-_ENCODE: Final = msgspec.json.Encoder().encode
+_ENCODE: Final = msgspec.json.Encoder(order="deterministic").encode
 _FIRST: Final = msgspec.json.Decoder(Cause)
 _REFUSED: Final = msgspec.json.Decoder(frozenset[tuple[str, ...]])
+_LEARNT: Final = msgspec.json.Decoder(dict[str, Stripped])
 
 
 def row_of(eviction: Eviction) -> tuple[Any, ...]:
@@ -45,6 +47,20 @@ def eviction_of(row: tuple[Any, ...]) -> Eviction:
         refused=_REFUSED.decode(refused),
         machine=machine,
     )
+
+
+def column_of(learnt: Learnt) -> str:
+    """Refused keys as the column `stripped` holds them."""
+    return _ENCODE(learnt).decode()
+
+
+def learnt_of(column: str) -> Learnt:
+    """What the column `stripped` says.
+
+    Raises:
+        ValueError: it is damaged, or says what this version does not know.
+    """
+    return _LEARNT.decode(column)
 
 
 def ids_of(identity: Identity) -> tuple[str | bytes, ...]:

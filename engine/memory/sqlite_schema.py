@@ -68,6 +68,14 @@ NEW_EPOCH: Final = """
     INSERT INTO target (namespace, target, fingerprint, epoch) VALUES (?, ?, ?, 1)
     ON CONFLICT DO UPDATE SET epoch = epoch + 1
 """
+STRIPPED: Final = "SELECT stripped FROM target WHERE namespace = ? AND target = ? AND fingerprint = ?"
+STRIP: Final = """
+    INSERT INTO target (namespace, target, fingerprint, stripped) VALUES (?, ?, ?, ?)
+    ON CONFLICT DO UPDATE SET stripped = excluded.stripped
+"""
+FIRST_STRIP: Final = """
+    INSERT OR IGNORE INTO target (namespace, target, fingerprint, stripped) VALUES (?, ?, ?, ?)
+"""
 RECORD: Final = """
     INSERT OR REPLACE INTO eviction (
         namespace, session, agent,

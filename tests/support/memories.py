@@ -47,6 +47,32 @@ def overflow(
     )
 
 
+async def strip(
+    memory: Memory,
+    *keys: str,
+    namespace: str = "",
+    target: str = SMALL,
+    fingerprint: str = "f1",
+    configuration: str = "c1",
+    at: float = NOW,
+) -> None:
+    """Keep that a target has refused these keys."""
+    await memory.strip(namespace, target, fingerprint, configuration, frozenset(keys), now=at)
+
+
+async def stripped(
+    memory: Memory,
+    *,
+    namespace: str = "",
+    target: str = SMALL,
+    fingerprint: str = "f1",
+    configuration: str = "c1",
+    now: float = NOW,
+) -> frozenset[str]:
+    """The keys that a target is known to refuse."""
+    return await memory.stripped(namespace, target, fingerprint, configuration, now=now)
+
+
 @asynccontextmanager
 async def using(memory: Memory) -> AsyncIterator[Memory]:
     try:
