@@ -42,6 +42,17 @@ class Caller(Struct, frozen=True, omit_defaults=True):
     remembered: bool = True
 
 
+class StreamRecord(Struct, frozen=True, omit_defaults=True):
+    """A stream that committed: what of it reached the caller."""
+
+    committed: float
+    """Seconds from sending to its first content."""
+    events: int = 0
+    content_events: int = 0
+    interrupted: str = ""
+    """What broke it off after its first content: a rule of the evidence, or what ended the turn."""
+
+
 class AttemptRecord(Struct, frozen=True, omit_defaults=True):
     """One HTTP request, or one call of the embedder's."""
 
@@ -60,6 +71,12 @@ class AttemptRecord(Struct, frozen=True, omit_defaults=True):
     """The upstream's own id of the request."""
     stripped: tuple[str, ...] = ()
     """Keys of `extra_body` that were left out, since the target had refused them."""
+    bytes: int = 0
+    """Of the reply's body, as they came over the wire."""
+    possibly_billed: bool = False
+    """The whole request had gone out and no answer came: the upstream may have worked, and charge for it."""
+    stream: StreamRecord | None = None
+    """None unless it was a stream that committed."""
 
 
 class ProbeRecord(Struct, frozen=True, omit_defaults=True):
@@ -76,6 +93,8 @@ class ProbeRecord(Struct, frozen=True, omit_defaults=True):
     """Asked although it was evicted, since every target was."""
     at: float = 0.0
     """When it was classified, in seconds since 1970; 0 if the turn ended before."""
+    committed: bool = False
+    """Its stream had begun to answer: from then on no failure leads to another target."""
 
 
 class WhyPassedOver(StrEnum):

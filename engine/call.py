@@ -9,17 +9,17 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
+from turnout.engine import wire
+from turnout.engine.attempts import Answer, Progress, Request, own_bound
 from turnout.engine.capture import Capture
 from turnout.engine.classify import classify, too_slow, transport_failure
 from turnout.engine.classify.reply import Reply
 from turnout.engine.classify.verdict import UNRECOGNISED, Evidence, Feature, Verdict
 from turnout.engine.clock import Clock
 from turnout.engine.errors import ClientError, TurnBroken, told
-from turnout.engine.probe import Answer, Request, own_bound
 from turnout.engine.redaction import Redactor
 from turnout.engine.secrets import secrets_of
 from turnout.engine.targets import MAX_SECS, Target
-from turnout.engine.wire import openai_chat
 from turnout.machines.vocabulary import ErrorKind
 
 UNKNOWN_STATUS: Final = 400
@@ -46,7 +46,14 @@ class CallUpstream:
         """Nothing is kept: the client is the embedder's."""
 
     async def __call__(
-        self, target: Target, request: Request, *, without: frozenset[str], fresh: bool, left: float | None
+        self,
+        target: Target,
+        request: Request,
+        progress: Progress,
+        *,
+        without: frozenset[str],
+        fresh: bool,
+        left: float | None,
     ) -> Answer | Verdict:
         """Ask once: the complete answer, or how what came instead is read.
 
@@ -54,7 +61,7 @@ class CallUpstream:
             TurnBroken: what the client raised or returned is no target's doing.
         """
         # a copy: what the client does to it is nobody else's business
-        body = msgspec.json.decode(msgspec.json.encode(openai_chat.outgoing(request.body, target, without)))
+        body = msgspec.json.decode(msgspec.json.encode(wire.outgoing(request.encoded, target, without)))
         own = own_bound(target.timeout_secs, left)
         scope = self._clock.timeout(own)
         before = secrets_of(target)  # a key may be changed while it is in use
@@ -73,7 +80,7 @@ class CallUpstream:
             return redactor.verdict(verdict)
         outcome = too_slow(own) if scope.expired() else self._refusal(target, answer)
         if outcome is None:
-            return Answer(answer, usage=openai_chat.usage(answer))
+            return Answer(answer, usage=wire.of(target.format).usage(answer))
         redactor = Redactor((*before, *secrets_of(target)), request.quotations)
         verdict = outcome if isinstance(outcome, Verdict) else self._classified(target, outcome, redactor)
         return redactor.verdict(verdict)
@@ -121,7 +128,7 @@ class CallUpstream:
         if not isinstance(answer, Mapping):
             raise TurnBroken(f"call= returned {type(answer).__name__} for target {target.name!r}, not a body")
         body = dict(answer)
-        encoded = _encoded(body) if body.get("error") or not openai_chat.is_answer(body) else b""
+        encoded = _encoded(body) if body.get("error") or not wire.of(target.format).is_answer(body) else b""
         if not encoded:
             return None
         return Reply(status=200, body=encoded, format=target.format, provider=target.provider)

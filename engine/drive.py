@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
+from turnout.engine import wire
+from turnout.engine.attempts import Answer, Attempt, Request
 from turnout.engine.audit import AttemptRecord, AuditRecord
 from turnout.engine.classify.verdict import Verdict
 from turnout.engine.clock import Clock, Wanted
@@ -15,6 +18,7 @@ from turnout.engine.context import EMPTY, SessionContext
 from turnout.engine.errors import (
     DeadlineExceeded,
     InjectionRefused,
+    StreamInterrupted,
     TurnBroken,
     TurnFailed,
     UpstreamError,
@@ -22,17 +26,18 @@ from turnout.engine.errors import (
 )
 from turnout.engine.identity import Asking
 from turnout.engine.memory.bounded import BoundedMemory
-from turnout.engine.probe import Answer, Attempt, Probe, Request, ask
+from turnout.engine.probe import Probe, Streaming, ask
 from turnout.engine.redaction import Redactor
 from turnout.engine.route import Route
 from turnout.engine.secrets import secrets_of
+from turnout.engine.sse import StreamEvent
 from turnout.engine.targets import usable
 from turnout.engine.turn import Interruption, Turn
-from turnout.engine.wire import openai_chat
 from turnout.machines.vocabulary import TurnoutError
 
 LOG: Final = logging.getLogger("turnout")
 
+T = TypeVar("T")
 Sink = Callable[[AuditRecord], Any]
 Failure = UpstreamError | DeadlineExceeded | TurnBroken
 
@@ -51,7 +56,11 @@ class Surroundings:
 
 
 class Drive:
-    """One turn in flight. Leaves exactly one record, whatever happens."""
+    """One turn in flight. Leaves exactly one record, whatever happens.
+
+    `run` routes a turn to its end. Of a stream it comes back when a target has committed, and
+    `more` gives the events until the turn has ended; `leave` ends it before.
+    """
 
     def __init__(
         self, route: Route, request: Request, asking: Asking, memory: BoundedMemory, around: Surroundings
@@ -62,59 +71,138 @@ class Drive:
         self._memory = memory
         self._around = around
         self._clock = around.clock
-        self._wanted = Wanted()
         self._id = str(around.new_id())
         self._started = self._clock.now()
         self._began = self._clock.monotonic()
-        self._needs = openai_chat.needs(request.body)
-        self._size = openai_chat.size(request.body) if request.size is None else request.size
+        self._bound = usable(route.deadline_secs)
+        self._loop = asyncio.get_running_loop()
+        form = wire.of(route.ladder[0].format)
+        self._needs = form.needs(request.body)
+        self._size = form.size(request.body) if request.size is None else request.size
         self._turn = self._new_turn(EMPTY)
         self._probe: Probe | None = None
+        self._streaming: Streaming | None = None
+        self._pulling = False
+        self._watch: asyncio.Task[None] | None = None
+        self._learnt: Probe | None = None
+        """The probe that had to be corrected and was answered then."""
+        self.record: AuditRecord | None = None
+        """The turn's record, once it has ended."""
+        self.failure: Failure | None = None
+        """Why it ended as failed, where there is anybody to tell."""
 
-    async def run(self) -> tuple[Answer, AuditRecord]:
-        """Route the turn to its end.
+    @property
+    def served_by(self) -> str | None:
+        """The target whose stream has committed."""
+        return None if self._streaming is None else self._streaming.target.name
+
+    async def run(self) -> Answer | None:
+        """Route the turn to its end, or until a target's stream commits: then None comes back.
 
         Raises:
             TurnFailed: it ended as failed, with its error and its record.
             asyncio.CancelledError: the caller has gone; the record was left all the same.
         """
-        try:
-            outcome = await self._within_deadline()
-        except BaseException as gone:
-            self._interrupt("cancelled" if isinstance(gone, asyncio.CancelledError) else "broken")
-            self._leave_record(None)
-            if isinstance(gone, asyncio.CancelledError):
-                self._around.later(self._keep_books())
-            raise
-        try:
-            await self._keep_books_whatever_happens()
-        finally:
-            record = self._leave_record(outcome)
+        outcome = await self._guarded(self._until_answered)
+        if isinstance(outcome, Streaming):
+            if self._bound is not None:
+                self._watch = self._around.later(self._expire_unread())
+            return None
+        await self._end(outcome)
         if isinstance(outcome, Answer):
-            return outcome, record
-        raise TurnFailed(outcome, record)
+            return outcome
+        raise self.failed()
 
-    async def _within_deadline(self) -> Answer | Failure:
-        bound = usable(self._route.deadline_secs)
-        deadline = None if bound is None else self._began + bound
-        scope = self._clock.timeout(bound)
+    async def more(self) -> Sequence[StreamEvent]:
+        """The stream's next events, at least one unless the turn has ended; then `failure` says how.
+
+        Raises:
+            asyncio.CancelledError: the caller has gone; the record was left all the same.
+        """
+        if self.record is not None:
+            return ()
+        self._pulling = True
         try:
+            pulled = await self._guarded(self._pull)
+        finally:
+            self._pulling = False
+        if isinstance(pulled, TurnoutError):
+            await self._end(pulled)
+            return ()
+        events, outcome = pulled
+        if outcome is not None:
+            await self._end(outcome)
+        return events
+
+    async def leave(self) -> None:
+        """The caller reads no more of the stream: unless the turn has ended already, it is cancelled."""
+        if self._streaming is not None and self.record is None:
+            self._interrupt("cancelled")
+            await self._end_unread(None)
+
+    def abandon(self, then: Callable[[], object]) -> None:
+        """The same for a caller who has dropped the stream, from whatever thread, and waits for nothing.
+
+        Args:
+            then: called once the turn has ended.
+        """
+
+        async def leave() -> None:
+            try:
+                await self.leave()
+            finally:
+                then()
+
+        with suppress(RuntimeError):  # the loop is closed, and everything with it
+            self._loop.call_soon_threadsafe(lambda: self._around.later(leave()))
+
+    def failed(self) -> TurnFailed:
+        """The error of a turn that has ended as failed."""
+        if self.failure is None or self.record is None:
+            raise AssertionError("the turn has not failed")
+        return TurnFailed(self.failure, self.record)
+
+    # -- whatever happens
+
+    async def _guarded(self, doing: Callable[[], Awaitable[T]]) -> T | Failure:
+        """What it comes to, within the deadline. Whoever leaves meanwhile leaves a record."""
+        wanted = Wanted()
+        try:
+            return await self._within_deadline(doing, wanted)
+        except BaseException as gone:
+            cancelled = isinstance(gone, asyncio.CancelledError)
+            self._interrupt("cancelled" if cancelled else "broken")
+            self._leave_record(None)
+            if cancelled:
+                self._around.later(self._keep_books())
+            await self._let_go()
+            raise
+
+    async def _within_deadline(self, doing: Callable[[], Awaitable[T]], wanted: Wanted) -> T | Failure:
+        left = self._left()
+        if left is not None and left <= 0:
+            return self._expired()
+        scope = None if left is None else self._clock.timeout(left)
+        try:
+            if scope is None:
+                return await doing()
             async with scope:
-                return await self._until_ended(deadline)
+                return await doing()
         except asyncio.CancelledError as error:
-            if not self._wanted:
+            if not wanted:
                 raise
             return self._broken(error)  # nobody has cancelled the turn: something within it was
         except Exception as error:
             # whatever it is, the turn ends and says so; what a client makes of a cancellation does not count
-            if not self._wanted:
+            if not wanted:
                 raise asyncio.CancelledError from error
-            if not scope.expired():
-                return self._broken(error)
-            self._interrupt("expired")
-            return DeadlineExceeded(
-                f"route {self._route.id!r}: the turn's deadline of {bound:g} s has passed"
-            )
+            return self._expired() if scope is not None and scope.expired() else self._broken(error)
+
+    def _expired(self) -> DeadlineExceeded:
+        self._interrupt("expired")
+        return DeadlineExceeded(
+            f"route {self._route.id!r}: the turn's deadline of {self._bound:g} s has passed"
+        )
 
     def _broken(self, error: BaseException) -> TurnBroken:
         # ours was cleaned where its secrets are known
@@ -124,24 +212,89 @@ class Drive:
         broken.__cause__ = (error.__cause__ or error) if isinstance(error, TurnBroken) else error
         return broken
 
-    async def _until_ended(self, deadline: float | None) -> Answer | Failure:
+    def _interrupt(self, trigger: Interruption) -> None:
+        """End the turn where it stands. What a probe in flight has sent so far goes into the record."""
+        attempts: tuple[AttemptRecord, ...] = ()
+        committed = False
+        if (probe := self._probe) is not None:
+            if self._streaming is not None:
+                self._streaming.cut(trigger)
+            attempts, committed = tuple(probe.attempts), probe.committed
+            probe.interrupt(trigger)
+            self._probe = None
+        self._turn.interrupt(trigger, attempts, committed=committed)
+
+    async def _expire_unread(self) -> None:
+        """The deadline of a stream that nobody reads just now: it holds its connection no longer."""
+        while (left := self._left()) is not None and left > 0:
+            await self._clock.sleep(left)
+        if self.record is None and not self._pulling:
+            self._watch = None
+            await self._end_unread(self._expired())
+
+    async def _end_unread(self, outcome: Failure | None) -> None:
+        """End a turn that nobody waits for: its record is left before anything else happens."""
+        self._leave_record(outcome)
+        self._around.later(self._keep_books())
+        await self._let_go()
+
+    async def _end(self, outcome: Answer | Failure) -> None:
+        """The books and the record of a turn that has come to its end."""
+        try:
+            await self._let_go()
+            await self._keep_books_whatever_happens()
+        finally:
+            self._leave_record(outcome)
+
+    async def _let_go(self) -> None:
+        if self._watch is not None:
+            self._watch.cancel()
+        if self._streaming is not None:
+            await self._streaming.close()
+
+    # -- the turn
+
+    async def _until_answered(self) -> Answer | Failure | Streaming:
         if context := await self._memory.read():
             self._turn = self._new_turn(context)
         turn = self._turn
+        wanted = Wanted()
         while True:
-            self._probe = probe = self._new_probe()
-            outcome = await ask(probe, self._request, self._around.attempt, self._clock, deadline)
-            self._probe = None
-            turn.probed(probe.verdict, tuple(probe.attempts), at=self._clock.now())
-            turn.act()
+            self._probe = probe = await self._new_probe()
+            outcome = await ask(probe, self._request, self._around.attempt, self._clock, self._deadline)
+            if isinstance(outcome, Streaming):
+                self._streaming = outcome
+                return outcome
+            self._classify(probe)
             if turn.eviction is not None:
                 await self._memory.record(turn.eviction)
             if not turn.ended:
                 again = await self._memory.read() if turn.may_go_on else None
-                self._wanted.check()
+                wanted.check()
                 turn.advance(again)
             if turn.ended:
                 return outcome if isinstance(outcome, Answer) else _error(probe, outcome)
+
+    async def _pull(self) -> tuple[Sequence[StreamEvent], Answer | Failure | None]:
+        streaming, probe = self._streaming, self._probe
+        if streaming is None or probe is None:
+            raise AssertionError("no stream has committed")
+        events = await streaming.more(self._left())
+        outcome = streaming.outcome
+        if outcome is None:
+            return events, None
+        self._classify(probe)
+        return events, outcome if isinstance(outcome, Answer) else _error(probe, outcome)
+
+    def _classify(self, probe: Probe) -> None:
+        """Take the outcome of a probe into the turn, and act on it."""
+        self._probe = None
+        self._turn.probed(
+            probe.verdict, tuple(probe.attempts), at=self._clock.now(), committed=probe.committed
+        )
+        self._turn.act()
+        if probe.corrected and probe.verdict is None:
+            self._learnt = probe
 
     def _new_turn(self, context: SessionContext) -> Turn:
         return Turn(
@@ -153,38 +306,46 @@ class Drive:
             size=self._size,
         )
 
-    def _new_probe(self) -> Probe:
+    async def _new_probe(self) -> Probe:
         target = self._turn.target
-        injected = openai_chat.injected(self._request.body, target)
-        return Probe(target, injected=injected, jitter=self._around.jitter)
+        injected = wire.injected(self._request.body, target)
+        without = injected
+        if injected:
+            without = await self._memory.stripped(target.name, target.fingerprint, target.configuration)
+        return Probe(target, injected=injected, without=without, jitter=self._around.jitter)
 
-    def _interrupt(self, trigger: Interruption) -> None:
-        """End the turn where it stands. What a probe in flight has sent so far goes into the record."""
-        attempts: tuple[AttemptRecord, ...] = ()
-        if self._probe is not None:
-            attempts = tuple(self._probe.attempts)
-            self._probe.interrupt(trigger)
-        self._turn.interrupt(trigger, attempts)
+    @property
+    def _deadline(self) -> float | None:
+        return None if self._bound is None else self._began + self._bound
+
+    def _left(self) -> float | None:
+        return None if self._bound is None else self._began + self._bound - self._clock.monotonic()
+
+    # -- books and record
 
     async def _keep_books(self) -> None:
+        if self._learnt is not None:
+            target, keys = self._learnt.target, self._learnt.stripped
+            await self._memory.strip(target.name, target.fingerprint, target.configuration, keys)
         await self._memory.keep_books(self._turn.restored, final=self._asking.caller.final)
 
     async def _keep_books_whatever_happens(self) -> None:
         """A caller who leaves now takes no removal along."""
-        if not (self._turn.restored or self._asking.caller.final):
+        if not (self._turn.restored or self._asking.caller.final or self._learnt):
             await self._keep_books()
             return
         await asyncio.shield(self._around.later(self._keep_books()))
 
-    def _leave_record(self, outcome: Answer | Failure | None) -> AuditRecord:
-        failure = outcome if isinstance(outcome, TurnoutError) else None
-        record = self._turn.record(
+    def _leave_record(self, outcome: Answer | Failure | None) -> None:
+        self.failure = outcome if isinstance(outcome, TurnoutError) else None
+        self.record = record = self._turn.record(
             route=self._route.id,
             caller=self._asking.caller,
             started=self._started,
             took=self._clock.monotonic() - self._began,
             request=self._asking.request_id,
-            error="" if failure is None else str(failure),  # what is not ours in it was cleaned where it came
+            # what is not ours in it was cleaned where it came
+            error="" if self.failure is None else str(self.failure),
             usage=outcome.usage if isinstance(outcome, Answer) else None,
             notes=tuple(self._memory.notes),
         )
@@ -193,7 +354,6 @@ class Drive:
                 self._around.on_record(record)
             except Exception:
                 LOG.exception("turn %s: on_record raised; the turn goes on", record.turn)
-        return record
 
     def _cleaned(self, text: str) -> str:
         secrets = [secret for target in self._route.ladder for secret in secrets_of(target)]
@@ -201,6 +361,8 @@ class Drive:
 
 
 def _error(probe: Probe, verdict: Verdict) -> UpstreamError:
+    if probe.committed:
+        return StreamInterrupted(probe.target.name, verdict)
     if probe.misconfigured and probe.target.on_parameter_reject == "report":
         return InjectionRefused(probe.target.name, verdict, probe.injected)
     return UpstreamError(probe.target.name, verdict)

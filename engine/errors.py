@@ -3,7 +3,8 @@
     TurnoutError
     ├── TurnFailed              a turn ended as failed: .error says why, .record how it came to it
     ├── UpstreamError           what one target said: .target, .verdict
-    │   └── InjectionRefused    it refused a key of `extra_body`, under `on_parameter_reject = "report"`
+    │   ├── InjectionRefused    it refused a key of `extra_body`, under `on_parameter_reject = "report"`
+    │   └── StreamInterrupted   its stream broke off after its first content
     ├── DeadlineExceeded        the turn's deadline passed
     ├── TurnBroken              the engine, a store under `raise` or the embedder's code failed
     ├── RequestRefused          refused before a machine starts: no turn, no record
@@ -15,6 +16,8 @@
     ├── ScenarioError           a scenario file that cannot be used
     ├── ReplyError              a line that should keep a failed reply and cannot be used (`replies.py`)
     ├── ClientError             raised by an embedder's `call=` to say what its client met
+    ├── EventTooLong            an event of a stream is longer than is read (`sse.py`)
+    ├── NotPackedAsSaid         a body cannot be unpacked (`upstream/bodies.py`)
     ├── StepRefused             a machine has no such way out of its state (`machines/stepping.py`)
     ├── InvalidMachine          a machine definition that could not work (`machines/stepping.py`)
     ├── Standstill              virtual time cannot go on (`clock.py`)
@@ -55,6 +58,14 @@ class InjectionRefused(UpstreamError):
             f"target {target!r} refuses what extra_body adds ({', '.join(sorted(keys))}):"
             f" {verdict.message or 'no message'}; take it out of the client's extra_body",
         )
+
+
+class StreamInterrupted(UpstreamError):
+    """A stream broke off, or told an error, after its first content had gone to the caller."""
+
+    def __init__(self, target: str, verdict: Verdict) -> None:
+        super().__init__(target, verdict)
+        self.args = (f"target {target!r}: its stream broke off: {verdict.message or 'no message'}",)
 
 
 class DeadlineExceeded(TurnoutError):
@@ -169,7 +180,7 @@ OVERFLOW: Final = Surface(400, "invalid_request_error", "context_length_exceeded
 CAPABILITY: Final = Surface(400, "invalid_request_error", "capability_rejected")
 MISCONFIGURED: Final = Surface(502, "upstream_error", "upstream_configuration_error")
 TIMEOUT: Final = Surface(504, "upstream_error", "upstream_timeout")
-UNREADABLE: Final = Surface(502, "upstream_error", "upstream_error")
+NO_ANSWER: Final = Surface(502, "upstream_error", "upstream_error")
 ANYTHING_ELSE: Final = Surface(500, "server_error", "server_error")
 REFUSED: Final[dict[type[RequestRefused], Surface]] = {
     InvalidBody: Surface(400, "invalid_request_error", "invalid_body"),
@@ -197,8 +208,8 @@ def _upstream_surface(verdict: Verdict) -> Surface:
         return CAPABILITY
     if verdict.timed_out:
         return TIMEOUT
-    if verdict.status is None:
-        return UNREADABLE
+    if verdict.status is None or verdict.unreadable:
+        return NO_ANSWER
     return Surface(_error_status(verdict), "upstream_error", "upstream_error")
 
 

@@ -97,7 +97,7 @@ def _is_subagent(headers: Mapping[str, str]) -> bool:
 
 
 def _first(headers: Mapping[str, str], names: tuple[str, ...]) -> str:
-    for name in names:
+    for name in names if headers else ():
         if value := _value(headers, name).strip():
             return value
     return ""

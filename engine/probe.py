@@ -1,23 +1,25 @@
 """One probe: asking one target, with its own retries and its own correction.
 
 `Probe` is the model that the probe machine steps: no clock and no I/O. `ask` is who
-steps it, with attempts that someone else makes (`upstream.py` over HTTP, `call.py` by the
-embedder's own client) and with waits on the clock.
+steps it, with attempts that someone else makes (`upstream/` over HTTP, `call.py` by the
+embedder's own client) and with waits on the clock. A stream that has committed keeps its
+probe in `sending` until it ends; `Streaming` steps it from there.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Sequence
+from typing import Final
 
-from msgspec import Struct
+import msgspec
 
-from turnout.engine.audit import AttemptRecord
+from turnout.engine.attempts import Answer, Attempt, OpenStream, Progress, Request
+from turnout.engine.audit import AttemptRecord, StreamRecord
 from turnout.engine.classify.verdict import Verdict
 from turnout.engine.clock import Clock, Wanted
-from turnout.engine.redaction import Quotations
-from turnout.engine.targets import Target, usable
+from turnout.engine.sse import StreamEvent
+from turnout.engine.targets import Target
 from turnout.machines import probe as probe_machine
 from turnout.machines.stepping import StepMachine, StepRefused
 from turnout.machines.vocabulary import ErrorKind, ProbeState
@@ -29,56 +31,13 @@ JITTER: Final = 0.25
 """The largest share of a back-off that is added to it by chance."""
 
 
-class Request:
-    """What the caller asked.
-
-    Args:
-        body: in the wire format of the ladder.
-        headers: the caller's, in lower case.
-        size: the request's size in tokens, where the caller knows it.
-    """
-
-    __slots__ = ("body", "headers", "quotations", "size")
-
-    def __init__(self, body: Mapping[str, Any], headers: Mapping[str, str], size: int | None = None) -> None:
-        self.body = body
-        self.headers = headers
-        self.size = size
-        self.quotations = Quotations(body)
-        """Its text, in which what upstreams say is looked for: folded once a turn, if at all."""
-
-
-class Answer(Struct, frozen=True):
-    """A complete answer."""
-
-    body: Mapping[str, Any]
-    status: int | None = None
-    usage: Mapping[str, int] | None = None
-    request_id: str = ""
-
-
-class Attempt(Protocol):
-    """Makes one attempt. Raises only for what is not the target's doing."""
-
-    async def __call__(
-        self, target: Target, request: Request, *, without: frozenset[str], fresh: bool, left: float | None
-    ) -> Answer | Verdict:
-        """Ask once.
-
-        Args:
-            without: the injected keys that have to stay out of the body.
-            fresh: use no connection that was kept.
-            left: seconds until the turn's deadline, which is kept by the caller.
-        """
-        ...
-
-
 class Probe:
     """The model that the probe machine steps.
 
     Args:
         target: whom to ask.
         injected: the keys of `extra_body` that this request gets from us.
+        without: those of them that the target is known to refuse: they stay out from the first attempt on.
         jitter: gives a number from 0 to 1, a new one for each back-off.
     """
 
@@ -87,6 +46,8 @@ class Probe:
         "_left",
         "_machine",
         "attempts",
+        "committed",
+        "corrected",
         "fresh",
         "injected",
         "retries",
@@ -102,6 +63,7 @@ class Probe:
         target: Target,
         *,
         injected: frozenset[str] = frozenset(),
+        without: frozenset[str] = frozenset(),
         jitter: Callable[[], float] = lambda: 0.0,
         machine: StepMachine = probe_machine.MACHINE,
     ) -> None:
@@ -116,8 +78,12 @@ class Probe:
         """Seconds to wait before the next attempt."""
         self.fresh = False
         """Whether a kept connection has failed, so that the next attempt needs a fresh one."""
-        self.stripped: frozenset[str] = frozenset()
-        """The injected keys that were taken out."""
+        self.stripped = injected & without
+        """The injected keys that stay out."""
+        self.corrected = False
+        """Whether some were taken out because of what this probe was told."""
+        self.committed = False
+        """Whether a stream has begun to answer: nothing is asked again after that."""
         self.injected = injected
         self._jitter = jitter
         self._left: float | None = None
@@ -142,7 +108,7 @@ class Probe:
         self.wait = self._next_wait(verdict)
         self._machine.step(self, "refused")
         if self.state == ProbeState.CORRECTING:
-            self.wait, self.stripped = 0.0, self.injected
+            self.wait, self.stripped, self.corrected = 0.0, self.injected, True
         elif self.state == ProbeState.WAITING and self._is_free(verdict):
             self.fresh = True
         elif self.state == ProbeState.WAITING:
@@ -164,16 +130,16 @@ class Probe:
     @property
     def misconfigured(self) -> bool:
         """Whether what was refused is something that we injected, and nothing was taken out for it."""
-        return self._injection_refused() and not self.stripped
+        return self._injection_refused() and not self.corrected
 
     def can_correct(self) -> bool:
         """A guard: an injected key was refused and is taken out, once."""
-        return self.target.on_parameter_reject == "strip_once" and self.misconfigured
+        return self.target.on_parameter_reject == "strip_once" and self.misconfigured and not self.committed
 
     def may_retry(self) -> bool:
         """A guard: the refusal may pass, and budget, cap and deadline allow the wait."""
         verdict = self.verdict
-        if verdict is None or verdict.kind is not ErrorKind.UNAVAILABLE:
+        if verdict is None or verdict.kind is not ErrorKind.UNAVAILABLE or self.committed:
             return False
         return (
             (self.target.retry_timeouts if verdict.timed_out else verdict.retryable)
@@ -193,13 +159,17 @@ class Probe:
         return verdict.stale and not self.fresh
 
     def _injection_refused(self) -> bool:
-        """A parameter reject that names an injected key, or none at all."""
-        verdict = self.verdict
-        if verdict is None or verdict.kind is not ErrorKind.PARAMETER_REJECT or not self.injected:
+        """A parameter reject that names an injected key, or none at all. A capability reject counts as one if
+        it names one: the caller did not ask for what was refused.
+        """
+        verdict, added = self.verdict, self.injected - self.stripped
+        if verdict is None or not added:
             return False
         # providers spell a name in their own way: presencePenalty, presence_penalty
         named = _plain(re.split(r"[.\[]", verdict.param, maxsplit=1)[0])
-        return not named or named in map(_plain, self.injected)
+        if verdict.kind is ErrorKind.CAPABILITY:
+            return named in map(_plain, added)
+        return verdict.kind is ErrorKind.PARAMETER_REJECT and (not named or named in map(_plain, added))
 
     def _next_wait(self, verdict: Verdict) -> float:
         if self._is_free(verdict):
@@ -214,22 +184,70 @@ def _plain(name: str) -> str:
     return re.sub(r"[_-]", "", name).lower()
 
 
+class Streaming:
+    """The rest of a probe whose stream has committed."""
+
+    def __init__(self, probe: Probe, stream: OpenStream, attempt: _Attempt) -> None:
+        self._probe = probe
+        self._stream = stream
+        self._attempt = attempt
+
+    @property
+    def target(self) -> Target:
+        """Whose answer it is."""
+        return self._probe.target
+
+    @property
+    def outcome(self) -> Answer | Verdict | None:
+        """How it ended, once it has; the probe is settled then."""
+        return self._stream.outcome if self._probe.settled else None
+
+    async def more(self, left: float | None) -> Sequence[StreamEvent]:
+        """The next events, at least one unless it has ended.
+
+        Args:
+            left: seconds until the turn's deadline, which is kept by the caller.
+        """
+        events = await self._stream.more(left)
+        if (outcome := self._stream.outcome) is not None:
+            rule = outcome.evidence.rule if isinstance(outcome, Verdict) else ""
+            self._record(outcome, rule)
+            _step(self._probe, outcome, left)
+        return events
+
+    def cut(self, trigger: str) -> None:
+        """The turn ends before the stream does: by `expired`, `cancelled` or `broken`."""
+        self._record(None, trigger)
+
+    async def close(self) -> None:
+        """Let go of the connection, at once if the stream has not ended."""
+        await self._stream.close()
+
+    def _record(self, outcome: Answer | Verdict | None, interrupted: str) -> None:
+        told = msgspec.structs.replace(self._stream.record, interrupted=interrupted)
+        self._probe.attempts.append(self._attempt.record(outcome, told))
+
+
 async def ask(
     probe: Probe, request: Request, attempt: Attempt, clock: Clock, deadline: float | None
-) -> Answer | Verdict:
-    """Step a probe until it is settled: the answer, or how the last attempt was read.
+) -> Answer | Verdict | Streaming:
+    """Step a probe until it is settled, or until its stream commits.
 
     Every attempt is in `probe.attempts`, also one that is cut short by an exception.
+
+    Returns:
+        The answer; how the last attempt was read; or what is left of a probe that streams.
 
     Args:
         deadline: when the turn has to end, as `clock.monotonic` counts; kept by the caller.
     """
     while True:
-        outcome = await _attempt(probe, request, attempt, clock, deadline)
-        if isinstance(outcome, Answer):
-            probe.answered()
-            return outcome
-        probe.refused(outcome, left=_left(clock, deadline))
+        trying = _Attempt(probe, clock)
+        outcome = await trying.made_by(attempt, request, deadline)
+        if not isinstance(outcome, Answer | Verdict):
+            probe.committed = True
+            return Streaming(probe, outcome, trying)
+        _step(probe, outcome, _left(clock, deadline))
         if probe.settled:
             return outcome
         if probe.wait:
@@ -237,55 +255,68 @@ async def ask(
         probe.resend()
 
 
-async def _attempt(
-    probe: Probe, request: Request, attempt: Attempt, clock: Clock, deadline: float | None
-) -> Answer | Verdict:
-    sent, outcome = clock.monotonic(), None
-    wanted = Wanted()
-    try:
-        outcome = await attempt(
-            probe.target,
-            request,
-            without=probe.stripped,
-            fresh=probe.fresh,
-            left=_left(clock, deadline),
-        )
-        wanted.check()
-        return outcome
-    finally:
-        took = clock.monotonic() - sent
-        probe.attempts.append(_record(outcome, took, probe.wait, tuple(sorted(probe.stripped))))
-
-
-def _record(
-    outcome: Answer | Verdict | None, took: float, waited: float, stripped: tuple[str, ...]
-) -> AttemptRecord:
-    if outcome is None:
-        return AttemptRecord(took, waited, stripped=stripped)
+def _step(probe: Probe, outcome: Answer | Verdict, left: float | None) -> None:
     if isinstance(outcome, Answer):
-        return AttemptRecord(took, waited, outcome.status, request_id=outcome.request_id, stripped=stripped)
-    return AttemptRecord(
-        took,
-        waited,
-        outcome.status,
-        outcome.kind,
-        outcome.evidence,
-        outcome.code,
-        outcome.message,
-        outcome.retry_after,
-        outcome.request_id,
-        stripped,
-    )
+        probe.answered()
+    else:
+        probe.refused(outcome, left=left)
+
+
+class _Attempt:
+    """One attempt of a probe from its beginning to its record."""
+
+    def __init__(self, probe: Probe, clock: Clock) -> None:
+        self._probe = probe
+        self._clock = clock
+        self._began = clock.monotonic()
+        self._waited = probe.wait
+        self._progress = Progress()
+
+    async def made_by(
+        self, attempt: Attempt, request: Request, deadline: float | None
+    ) -> Answer | Verdict | OpenStream:
+        outcome: Answer | Verdict | OpenStream | None = None
+        probe, wanted = self._probe, Wanted()
+        try:
+            outcome = await attempt(
+                probe.target,
+                request,
+                self._progress,
+                without=probe.stripped,
+                fresh=probe.fresh,
+                left=_left(self._clock, deadline),
+            )
+            wanted.check()
+        except BaseException:
+            if outcome is not None and not isinstance(outcome, Answer | Verdict):
+                await outcome.close()
+                outcome = None
+            probe.attempts.append(self.record(outcome))
+            raise
+        if isinstance(outcome, Answer | Verdict):
+            probe.attempts.append(self.record(outcome))
+        return outcome
+
+    def record(self, outcome: Answer | Verdict | None, stream: StreamRecord | None = None) -> AttemptRecord:
+        """What became of it; no outcome: it was cut short."""
+        progress = self._progress
+        verdict = outcome if isinstance(outcome, Verdict) else None
+        return AttemptRecord(
+            self._clock.monotonic() - self._began,
+            self._waited,
+            progress.status if outcome is None or outcome.status is None else outcome.status,
+            verdict.kind if verdict else None,
+            verdict.evidence if verdict else None,
+            verdict.code if verdict else "",
+            verdict.message if verdict else "",
+            verdict.retry_after if verdict else None,
+            outcome.request_id if outcome else "",
+            tuple(sorted(self._probe.stripped)),
+            progress.bytes,
+            progress.sent and (outcome is None or outcome.status is None),
+            stream,
+        )
 
 
 def _left(clock: Clock, deadline: float | None) -> float | None:
     return None if deadline is None else deadline - clock.monotonic()
-
-
-def own_bound(bound: float | None, left: float | None) -> float | None:
-    """The seconds that an attempt's own bound allows; None where the deadline comes first.
-
-    The deadline is the turn's to keep: it ends the turn without a verdict on the target.
-    """
-    bound = usable(bound)
-    return None if bound is None or (left is not None and left <= bound) else bound

@@ -7,15 +7,15 @@ import inspect
 import os
 import random
 import time
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Self
 
 import httpx
-import msgspec
 
 from turnout.engine import deployment
+from turnout.engine.attempts import Request
 from turnout.engine.audit import AuditRecord
 from turnout.engine.call import Call, CallUpstream
 from turnout.engine.capture import Capture
@@ -23,15 +23,16 @@ from turnout.engine.clock import Clock, SystemClock
 from turnout.engine.context import Identity
 from turnout.engine.drive import LOG, Drive, Sink, Surroundings
 from turnout.engine.errors import ConfigurationError, InvalidBody, RouterMisused, UnknownRoute
-from turnout.engine.identity import as_id, identify
+from turnout.engine.http import Library, Transports
+from turnout.engine.identity import Asking, as_id, identify
 from turnout.engine.memory import from_url
 from turnout.engine.memory.bounded import BoundedMemory, OnMemoryError
 from turnout.engine.memory.protocol import Change, Memory
 from turnout.engine.memory.sqlite import SqliteMemory
 from turnout.engine.policy import Policy
-from turnout.engine.probe import Request
 from turnout.engine.route import BOUNDS, Route
 from turnout.engine.secrets import credential_from_environment
+from turnout.engine.stream import Stream
 from turnout.engine.targets import Target, unusable_bounds
 from turnout.engine.upstream import HttpUpstream, url
 
@@ -70,14 +71,15 @@ class Router:
         capture: keeps the replies that no rule knows, to correct or report how they are read.
         on_memory_error: `serve` (go on without, and note it) or `raise` (the turn is broken).
         memory_timeout_ms: how long a turn waits for the memory, each time.
-        transport: what carries HTTP requests, instead of httpx's own pool.
+        transport: what carries HTTP requests: `aiohttp` or `httpx` for that library's pool of connections,
+            or a transport of your own. By default aiohttp where it is installed, else httpx.
         clock: where time comes from.
         jitter: gives a number from 0 to 1 for each back-off.
         new_id: names a turn.
 
     Raises:
-        ConfigurationError: no ladder, a route twice; without `call`, a target that has no `base_url` or whose
-            `api_key_env` names no credential.
+        ConfigurationError: no ladder, a route twice; without `call`, a target that has no `base_url`, whose
+            `api_key_env` names no credential or whose `ca_file` no certificate; a library that is missing.
     """
 
     def __init__(
@@ -94,7 +96,7 @@ class Router:
         capture: Capture | None = None,
         on_memory_error: OnMemoryError = "serve",
         memory_timeout_ms: float = 100,
-        transport: httpx.AsyncBaseTransport | None = None,
+        transport: httpx.AsyncBaseTransport | Transports | Library | None = None,
         clock: Clock | None = None,
         jitter: Callable[[], float] | None = None,
         new_id: Callable[[], str] | None = None,
@@ -109,11 +111,16 @@ class Router:
         self._on_memory_error: OnMemoryError = on_memory_error
         self._memory_timeout_ms = memory_timeout_ms
         self._clock = clock if clock is not None else SystemClock()
-        self._upstream = (
-            HttpUpstream(self._clock, transport, capture)
-            if call is None
-            else CallUpstream(call, self._clock, capture)
-        )
+        self._upstream: HttpUpstream | CallUpstream
+        if call is None:
+            if transport is None or isinstance(transport, str):
+                transport = Transports(transport)
+            self._upstream = HttpUpstream(self._clock, transport, capture)
+            for target in self._targets():
+                self._upstream.check(target)
+        else:
+            self._upstream = CallUpstream(call, self._clock, capture)
+        self._calls = call is not None
         if _is_async(on_record):
             raise ConfigurationError("on_record is async and would never be awaited; give a plain callable")
         self._around = Surroundings(
@@ -153,6 +160,7 @@ class Router:
                 max_sessions=settings.max_sessions,
                 durability=settings.durability,
             )
+        from_file["transport"] = loaded.http.library
         if "capture" not in arguments and loaded.capture is not None:
             from_file["capture"] = Capture(loaded.capture.dir, max_bytes=loaded.capture.max_bytes)
         return cls(**{**from_file, **arguments})
@@ -193,17 +201,12 @@ class Router:
             RequestRefused: no such route, or a body that is no JSON object; there was no turn.
             RouterMisused: closed, or of another event loop or process.
         """
+        if isinstance(body, Mapping) and body.get("stream"):
+            raise InvalidBody("the body asks for a stream, which turn() does not give; use stream()")
         chosen = self._route(route)
-        body = _checked(body)
-        if size is not None and (type(size) is not int or size < 0):
-            raise InvalidBody(f"size is {size!r}; give a whole number of tokens, or leave it out")
-        lowered = {
-            name.lower(): value
-            for name, value in dict(headers or {}).items()
-            if isinstance(name, str) and isinstance(value, str)
-        }
+        request = self._request(body, headers, size)
         asking = identify(
-            lowered,
+            request.headers,
             namespace=self._namespace,
             session=session,
             agent=agent,
@@ -212,16 +215,50 @@ class Router:
             request_id=request_id,
         )
         with self._life.turn():
-            memory = BoundedMemory(
-                self._memory,
-                asking.identity,
-                self._clock,
-                on_error=self._on_memory_error,
-                timeout_ms=self._memory_timeout_ms,
-            )
-            request = Request(body, lowered, size)
-            answer, record = await Drive(chosen, request, asking, memory, self._around).run()
-        return Reply(answer.body, str(record.served_by), record)
+            drive = self._drive(chosen, request, asking)
+            answer = await drive.run()
+        if answer is None or drive.record is None:
+            raise AssertionError("a turn without a stream has ended without an answer")
+        return Reply(answer.body, str(drive.record.served_by), drive.record)
+
+    def stream(
+        self,
+        body: Mapping[str, Any],
+        *,
+        route: str | None = None,
+        session: str | None = None,
+        agent: str | None = None,
+        subagent: bool | None = None,
+        final: bool = False,
+        headers: Mapping[str, str] | None = None,
+        size: int | None = None,
+        request_id: str | None = None,
+    ) -> Stream:
+        """Route one request of a session whose answer is to come as a stream. Nothing is asked yet.
+
+        Args:
+            body: as for `turn`; it is sent with `stream` set.
+
+        The other arguments are those of `turn`.
+
+        Raises:
+            RequestRefused: no such route, or a body that is no JSON object; there was no turn.
+            ConfigurationError: this router calls by `call=`, which brings whole answers.
+        """
+        if self._calls:
+            raise ConfigurationError("call= brings whole answers and no stream; use turn()")
+        chosen = self._route(route)
+        request = self._request(body, headers, size, stream=True)
+        asking = identify(
+            request.headers,
+            namespace=self._namespace,
+            session=session,
+            agent=agent,
+            subagent=subagent,
+            final=final,
+            request_id=request_id,
+        )
+        return Stream(lambda: self._drive(chosen, request, asking), self._life.turn)
 
     async def forget(self, session: str, *, agent: str | None = None) -> tuple[Change, ...]:
         """Forget a session with all its agents, or one agent of it (`""` is the root).
@@ -286,6 +323,46 @@ class Router:
     ) -> None:
         await self.close()
 
+    def _request(
+        self,
+        body: Mapping[str, Any],
+        headers: Mapping[str, str] | None,
+        size: int | None,
+        *,
+        stream: bool = False,
+    ) -> Request:
+        """What the caller asks.
+
+        Raises:
+            InvalidBody: it is no request.
+        """
+        if size is not None and (type(size) is not int or size < 0):
+            raise InvalidBody(f"size is {size!r}; give a whole number of tokens, or leave it out")
+        lowered = {
+            name.lower(): value
+            for name, value in dict(headers or {}).items()
+            if isinstance(name, str) and isinstance(value, str)
+        }
+        if not isinstance(body, Mapping):
+            raise InvalidBody(f"the body is {type(body).__name__}; give a JSON object")
+        if strange := [key for key in body if not isinstance(key, str)]:
+            raise InvalidBody(f"the body has the key {strange[0]!r}; the keys of JSON are strings")
+        try:
+            return Request(dict(body), lowered, size, stream=stream)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InvalidBody(f"the body is no JSON: {error}") from None
+
+    def _drive(self, route: Route, request: Request, asking: Asking) -> Drive:
+        memory = BoundedMemory(
+            self._memory,
+            asking.identity,
+            self._clock,
+            namespace=self._namespace,
+            on_error=self._on_memory_error,
+            timeout_ms=self._memory_timeout_ms,
+        )
+        return Drive(route, request, asking, memory, self._around)
+
     def _route(self, id: str | None) -> Route:
         if id is None and len(self._routes) == 1:
             return next(iter(self._routes.values()))
@@ -294,9 +371,12 @@ class Router:
             raise UnknownRoute(f"{asked}; there are {', '.join(map(repr, self._routes))}")
         return self._routes[id]
 
+    def _targets(self) -> Iterator[Target]:
+        for route in self._routes.values():
+            yield from route.ladder
+
     def _fingerprints(self, target: str) -> set[str]:
-        ladders = [route.ladder for route in self._routes.values()]
-        if found := {t.fingerprint for ladder in ladders for t in ladder if t.name == target}:
+        if found := {t.fingerprint for t in self._targets() if t.name == target}:
             return found
         raise ConfigurationError(f"no route has a target {target!r}; evictions of it count nowhere")
 
@@ -357,6 +437,7 @@ class _Life:
 
 def _by_id(routes: Iterable[Route], *, calls: bool) -> Mapping[str, Route]:
     found: dict[str, Route] = {}
+    unusable: list[str] = []
     for route in routes:
         if route.id in found:
             raise ConfigurationError(f"route {route.id!r} is given twice; each needs an id of its own")
@@ -369,10 +450,10 @@ def _by_id(routes: Iterable[Route], *, calls: bool) -> Mapping[str, Route]:
             if not calls:
                 credential_from_environment(target)
                 _check_address(target)
-            for key, value in unusable_bounds(target):
-                LOG.warning("target %s: %s = %s cannot be used and means no bound", target.name, key, value)
-        for key, value in unusable_bounds(route, BOUNDS):
-            LOG.warning("route %s: %s = %s cannot be used and means no bound", route.id, key, value)
+            unusable += (f"target {target.name}: {key} = {v}" for key, v in unusable_bounds(target))
+        unusable += (f"route {route.id}: {key} = {v}" for key, v in unusable_bounds(route, BOUNDS))
+    for bound in dict.fromkeys(unusable):  # each once, in however many routes its target is
+        LOG.warning("%s cannot be used and means no bound", bound)
     if not found:
         raise ConfigurationError("a router needs a ladder, or routes; give at least one target")
     return found
@@ -387,20 +468,6 @@ def _check_address(target: Target) -> None:
     raise ConfigurationError(
         f"target {target.name!r}: its base_url is no address; give one like https://api.example.com/v1"
     )
-
-
-def _checked(body: Mapping[str, Any]) -> dict[str, Any]:
-    """The body, if it can be routed."""
-    if not isinstance(body, Mapping):
-        raise InvalidBody(f"the body is {type(body).__name__}; give a JSON object")
-    body = dict(body)
-    try:
-        msgspec.json.encode(body)
-    except (TypeError, ValueError, RecursionError, UnicodeError) as error:
-        raise InvalidBody(f"the body is no JSON: {error}") from None
-    if body.get("stream"):
-        raise InvalidBody("the body asks for a stream, which turn() does not give; leave `stream` out")
-    return body
 
 
 def _is_async(sink: object) -> bool:

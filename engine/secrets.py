@@ -6,11 +6,11 @@ import inspect
 import os
 import re
 
+from turnout.engine.attempts import own_bound
 from turnout.engine.clock import Clock
 from turnout.engine.credentials import SHORTEST_SECRET, named_like_a_credential, secrets_in
 from turnout.engine.errors import ConfigurationError
 from turnout.engine.printable import mixed
-from turnout.engine.probe import own_bound
 from turnout.engine.targets import Target, sendable
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -23,14 +24,19 @@ NAME: Final = re.compile(r"[A-Za-z0-9._/:-]{1,64}")
 """What a target may be called."""
 
 FORWARDED: Final = ("traceparent", "tracestate", "x-request-id")
-"""The caller's headers that go upstream unless a client says otherwise."""
+"""The caller's headers that go upstream unless a client says otherwise, beside those of its format."""
 
 MAX_SECS: Final = 31_536_000.0
 """The longest bound that is taken for one: a year, in seconds."""
 
-BOUNDS: Final = ("connect_timeout_secs", "timeout_secs")
+BOUNDS: Final = (
+    "connect_timeout_secs",
+    "first_output_timeout_secs",
+    "idle_timeout_secs",
+    "timeout_secs",
+)
 
-Format = Literal["openai_chat"]
+Format = Literal["openai_chat", "openai_responses", "anthropic_messages"]
 ApiKey = Callable[[], str | Awaitable[str]]
 
 
@@ -49,11 +55,14 @@ class Client:
     """The environment variable that holds the credential, read for every attempt."""
     api_key: ApiKey | None = field(default=None, repr=False)
     """A callable that returns the credential, asked for every attempt, so that keys can rotate."""
-    auth_header: str = "authorization"
-    """The header that carries the credential; `authorization` carries it as a bearer token."""
+    auth_header: str | None = None
+    """The header that carries the credential, by default that of the format; `authorization` carries it as
+    a bearer token.
+    """
     forward_auth: bool = False
     """Send the caller's own credential upstream; not together with a key of ours."""
-    forward_headers: tuple[str, ...] = FORWARDED
+    forward_headers: tuple[str, ...] | None = None
+    """The caller's headers that go upstream: `FORWARDED` and those of the format where none are given."""
     extra_headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     extra_query: Mapping[str, str] = field(default_factory=dict, repr=False)
     extra_body: Mapping[str, object] = field(default_factory=dict, repr=False)
@@ -67,10 +76,16 @@ class Client:
     max_retry_after_secs: float = 60.0
     """A longer wait than this is not slept: the probe ends as unavailable at once."""
     connect_timeout_secs: float | None = 10.0
+    first_output_timeout_secs: float | None = None
+    """Of a stream: from sending an attempt to its first content."""
+    idle_timeout_secs: float | None = None
+    """Of a stream: from one byte to the next, comments included."""
     timeout_secs: float | None = 600.0
     """From sending an attempt to the last byte of its answer."""
     max_body_bytes: int = 33_554_432
     """The largest answer that is read, in bytes after decompression."""
+    ca_file: str | None = None
+    """A file of certificates in PEM: those that sign for the upstream, instead of the system's."""
     errors: tuple[ErrorRule, ...] = ()
     """Corrections of how failed replies are read; the first that holds decides."""
 
@@ -147,6 +162,18 @@ class Target(Client):
         return hashlib.sha256(learnt_about.encode()).hexdigest()[:16]
 
     @cached_property
+    def configuration(self) -> str:
+        """Names what a request is made of beside the caller's: with another one, a correction is void."""
+        made_of = (
+            self.fingerprint,
+            self.on_parameter_reject,
+            _telling("extra_query", self.extra_query),
+            _telling("extra_headers", self.extra_headers),
+            json.dumps(self.extra_body, sort_keys=True, default=str),
+        )
+        return hashlib.sha256(repr(made_of).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+    @cached_property
     def rules(self) -> tuple[ErrorRule, ...]:
         """`errors`, each with the name by which evidence speaks of it."""
         return tuple(
@@ -161,6 +188,11 @@ class Target(Client):
 
     def __repr__(self) -> str:
         return f"Target({self.name!r}, model={self.model_id!r}, base_url={safe_url(self.base_url)!r})"
+
+
+def _telling(within: str, table: Mapping[str, str]) -> list[tuple[str, str]]:
+    """What a table says of the request: of a credential no more than that there is one."""
+    return sorted((n, "" if named_like_a_credential(n, within) else v) for n, v in table.items())
 
 
 def sendable(value: str) -> bool:

@@ -184,7 +184,12 @@ class Turn:
     # -- what the caller tells
 
     def probed(
-        self, verdict: Verdict | None, attempts: tuple[AttemptRecord, ...] = (), *, at: float = 0.0
+        self,
+        verdict: Verdict | None,
+        attempts: tuple[AttemptRecord, ...] = (),
+        *,
+        at: float = 0.0,
+        committed: bool = False,
     ) -> None:
         """The target has answered (`verdict` is None) or refused. Leads to `classified`.
 
@@ -192,13 +197,16 @@ class Turn:
             verdict: how its last attempt was read.
             attempts: every attempt of the probe, for the record.
             at: now, in seconds since 1970; kept with an eviction.
+            committed: its stream had begun to answer, so that a failure is the caller's to see.
         """
         target = self.target
-        reason = None if verdict is None else self._policy.reason(verdict)
+        reason = None if verdict is None or committed else self._policy.reason(verdict)
         self._step("probed")
         self._asked.add(target.name)
         self._probes.append(
-            ProbeRecord(target.name, attempts, verdict, reason, verdict is None, self._last_resort, at)
+            ProbeRecord(
+                target.name, attempts, verdict, reason, verdict is None, self._last_resort, at, committed
+            )
         )
 
     def act(self) -> None:
@@ -234,13 +242,16 @@ class Turn:
         if self.state == _PROBING:
             self._target = self._first_eligible() or self._target
 
-    def interrupt(self, trigger: Interruption, attempts: tuple[AttemptRecord, ...] = ()) -> None:
+    def interrupt(
+        self, trigger: Interruption, attempts: tuple[AttemptRecord, ...] = (), *, committed: bool = False
+    ) -> None:
         """End the turn where it stands.
 
         Args:
             trigger: `expired` (the deadline has passed), `cancelled` (the caller has gone) or
                 `broken` (the engine, a store or the embedder's code has failed).
             attempts: what the probe in flight has sent so far.
+            committed: its stream had begun to answer.
 
         Raises:
             StepRefused: the turn has ended, or the trigger is none of these.
@@ -252,7 +263,9 @@ class Turn:
         self._step(trigger)
         if asking is not None:
             self._asked.add(asking.name)
-            self._probes.append(ProbeRecord(asking.name, attempts, last_resort=self._last_resort))
+            self._probes.append(
+                ProbeRecord(asking.name, attempts, last_resort=self._last_resort, committed=committed)
+            )
 
     def has_next(self) -> bool:
         """The guard of `advance`: whether a target is left that this turn may still probe."""

@@ -20,6 +20,7 @@ from turnout.engine.deployment import (
     CAPTURE,
     CLIENT,
     FILE,
+    HTTP,
     MEMORY,
     ROUTE,
     TARGET,
@@ -109,7 +110,7 @@ def loads(document: Mapping[str, Any], **environ: str) -> bool:
 
 def written(cell: str) -> Any:
     """A default as the documentation writes it."""
-    return None if cell == "none" else tomllib.loads(f"default = {cell.strip('`')}")["default"]
+    return None if cell in ("none", "by format") else tomllib.loads(f"default = {cell.strip('`')}")["default"]
 
 
 def plain(value: Any) -> Any:
@@ -177,7 +178,7 @@ class TestLoading:
     def test_every_key_and_its_default_are_documented(self) -> None:
         text = (Path(__file__).parents[1] / "docs" / "deployment.md").read_text(encoding="utf-8")
         documented = dict(re.findall(r"^\| `(\w+)`[^|]* \| (.+?) \|", text, re.MULTILINE))
-        assert {*CLIENT, *TARGET, *ROUTE, *MEMORY, *CAPTURE, *RULE, *ALLOWED} <= documented.keys()
+        assert {*CLIENT, *TARGET, *ROUTE, *MEMORY, *HTTP, *CAPTURE, *RULE, *ALLOWED} <= documented.keys()
         for key in CLIENT.keys() - {"base_url"}:
             assert written(documented[key]) == plain(getattr(Client(), key)), key
         for key in MEMORY:
@@ -275,7 +276,7 @@ def test_a_file_with_many_mistakes_gives_all_of_them_at_once(file: Path, snapsho
         on_memory_error = "shrug"
 
         [llm_clients.one]
-        format = "anthropic_messages"
+        format = "anthropic"
         base_url = "https://llm.example/v1?api_key={SECRET}"
         max_retries = "two"
         timeout_secs = inf
@@ -339,11 +340,23 @@ class TestKeys:
                 "error: [targets.a] tools: is not supported by this version of turnout",
             ),
             (
-                small({"format": "openai_responses"}),
-                "error: [llm_clients.here] format: is 'openai_responses',"
-                " which is not supported by this version of turnout; give openai_chat",
+                small({"format": "grpc"}),
+                "error: [llm_clients.here] format: is 'grpc';"
+                " give openai_chat or openai_responses or anthropic_messages",
             ),
-            (small({"format": "grpc"}), "error: [llm_clients.here] format: is 'grpc'; give openai_chat"),
+            (
+                small(http={"library": "requests"}),
+                "error: [http] library: is 'requests'; give aiohttp or httpx",
+            ),
+            (
+                small({"ca_file": "~/house.pem"}),
+                "error: [llm_clients.here] ca_file: begins with ~, which is taken as it stands;"
+                " write the whole path",
+            ),
+            (
+                small({"ca_file": "nowhere.pem"}),
+                "warning: [llm_clients.here] ca_file: cannot be read here; it has to be where turnout runs",
+            ),
             (
                 small(memory={"on_memory_error": "stop"}),
                 "error: [memory] on_memory_error: is 'stop'; give serve or raise",

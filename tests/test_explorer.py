@@ -29,11 +29,11 @@ def all_holds(seen: Figures) -> None:
 def test_every_outcome_of_a_first_turn_keeps_the_rules(size: int) -> None:
     seen = one_turn(World(size, EVERY_KIND))
     all_holds(seen)
-    # per target: 6 interruptions of the probe, 12 outcomes each interrupted in 3 ways, 5 of them
-    # fall back, and each of those is interrupted in 3 ways, or goes on; 7 end the turn
+    # per target: 6 interruptions of the probe, 15 outcomes each interrupted in 3 ways, 5 of them
+    # fall back, and each of those is interrupted in 3 ways, or goes on; 10 end the turn
     paths = 1
     for _ in range(size):
-        paths = 6 + 12 * 3 + 7 + 5 * 3 + 5 * paths
+        paths = 6 + 15 * 3 + 10 + 5 * 3 + 5 * paths
     assert seen.paths == paths
 
 

@@ -19,6 +19,7 @@ FLOORS = {
     "engine.capture": 2,
     "engine.clock": 2,
     "engine.explaining": 2,
+    "engine.http": 2,
     "engine.probe": 2,
     "engine.upstream": 2,
     "engine.memory": 2,
@@ -27,6 +28,7 @@ FLOORS = {
     "engine.wire": 2,
     "engine.deployment": 3,
     "engine.drive": 3,
+    "engine.stream": 3,
     "engine.router": 4,
     "engine.scenario": 5,
     "engine.simulation": 5,
@@ -37,7 +39,8 @@ FLOORS = {
 
 ONLY_IN = {
     "transitions": ("machines",),
-    "httpx": ("engine.upstream", "engine.router", "engine.testing", "engine.simulation"),
+    "aiohttp": ("engine.http",),
+    "httpx": ("engine.http", "engine.upstream", "engine.router", "engine.testing", "engine.simulation"),
     "sqlite3": ("engine.memory",),
     "click": ("engine.cli",),
     "tomllib": ("engine.deployment",),

@@ -64,7 +64,7 @@ def test_capability_for_this_turn_only_is_one_changed_word_and_is_noticed() -> N
 def test_the_report_says_what_was_walked(capsys: pytest.CaptureFixture[str]) -> None:
     assert report.figures(1)
     printed = capsys.readouterr().out.splitlines()
-    assert printed[1].split()[:-2] == ["one", "turn,", "every", "kind", "of", "outcome", "1", "1", "69"]
+    assert printed[1].split()[:-2] == ["one", "turn,", "every", "kind", "of", "outcome", "1", "1", "81"]
     assert len(printed) == 6
 
 

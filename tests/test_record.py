@@ -29,12 +29,13 @@ def replayed(record: AuditRecord) -> Turn:
     for place, step in enumerate(record.steps):
         if step.trigger == "probed":
             probe = next(probes)
-            turn.probed(probe.verdict, probe.attempts, at=probe.at)
+            turn.probed(probe.verdict, probe.attempts, at=probe.at, committed=probe.committed)
         elif step.trigger == "advance":
             turn.advance(rereads.get(place))
         elif step.trigger in INTERRUPTIONS:
             in_flight = next(probes, None)
-            turn.interrupt(step.trigger, in_flight.attempts if in_flight else ())
+            attempts, committed = (in_flight.attempts, in_flight.committed) if in_flight else ((), False)
+            turn.interrupt(step.trigger, attempts, committed=committed)
         else:
             turn.act()
     return turn
@@ -56,7 +57,8 @@ def played(world: World, context: SessionContext, chance: random.Random, name: s
         world.ladder, policy=policy, context=context, id=name, needs=needs, size=chance.choice([None, 9])
     )
     while not turn.ended:
-        turn.probed(chance.choice(world.outcomes).verdict, at=began + len(turn.steps) / 100)
+        outcome = chance.choice(world.outcomes)
+        turn.probed(outcome.verdict, at=began + len(turn.steps) / 100, committed=outcome.committed)
         if chance.random() < 0.1:
             turn.interrupt(chance.choice(INTERRUPTIONS))
             break

@@ -52,7 +52,7 @@ def test_a_credential_is_found_in_every_form_that_an_upstream_may_echo(form: str
 
 @given(st.text(st.characters(codec="ascii", exclude_categories=["Cc", "Zs"]), min_size=8, max_size=60))
 def test_no_credential_survives_whatever_it_is_made_of(key: str) -> None:
-    assume(sum(map(str.isalnum, key)) >= 8)
+    assume(sum(map(str.isalnum, key)) >= 8 and key not in "[credential]")
     cleaned = redactor([key], {}).clean(f"(( {quote(key, safe='')} )) (( {key} ))")
     assert key not in cleaned
     assert quote(key, safe="") not in cleaned

@@ -5,19 +5,19 @@ import logging
 import os
 import sqlite3
 import uuid
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from house import BODY, LADDER, House
 
 from turnout import (
     AuditRecord,
     ConfigurationError,
     ErrorRule,
     Evidence,
-    InjectionRefused,
     InMemory,
     InvalidBody,
     MemoryTrouble,
@@ -31,54 +31,16 @@ from turnout import (
     TurnBroken,
     TurnFailed,
     UnknownRoute,
-    UpstreamError,
 )
 from turnout.engine.audit import decode, encode
-from turnout.engine.clock import VirtualClock
 from turnout.engine.context import Eviction, Identity, SessionContext
 from turnout.engine.errors import surface
 from turnout.engine.memory.protocol import Change
 from turnout.engine.testing import Hang, Reset, Scripted, ScriptedTransport, in_json, ok, refusal
 
-BODY = {"messages": [{"role": "user", "content": "Good morning"}]}
-LADDER = tuple(Target(name, base_url="http://upstream.example", max_retries=0) for name in ("a", "b"))
 CAPABILITY = refusal("capability", "image")
 OVERFLOW = refusal("context_window")
 DOWN = refusal("unavailable")
-
-
-class House:
-    """A router on a virtual clock over scripted upstreams, and all that it left behind."""
-
-    def __init__(self, script: dict[str, list[Scripted]] | None = None, **arguments: Any) -> None:
-        self.clock = VirtualClock()
-        self.transport = ScriptedTransport(script, clock=self.clock)
-        self.records: list[AuditRecord] = []
-        self.memory = arguments.pop("memory", None) or InMemory()
-        self.arguments = {"ladder": LADDER, "on_record": self.records.append, **arguments}
-
-    def router(self) -> Router:
-        return Router(
-            memory=self.memory,
-            transport=self.transport,
-            clock=self.clock,
-            jitter=lambda: 0.0,
-            **self.arguments,
-        )
-
-    def play(self, story: Callable[[Router], Coroutine[Any, Any, Any]]) -> Any:
-        async def played() -> Any:
-            async with self.router() as router:
-                return await story(router)
-
-        return self.clock.run(played())
-
-    def turn(self, **arguments: Any) -> Any:
-        return self.play(lambda router: router.turn(BODY, **{"session": "s1", **arguments}))
-
-    @property
-    def asked(self) -> list[list[str]]:
-        return [[probe.target for probe in record.probes] for record in self.records]
 
 
 # -- exactly one record per turn
@@ -285,6 +247,10 @@ def test_a_bound_that_cannot_be_used_means_no_bound_and_is_told_once(
         "route default: deadline_secs",
     ]
 
+    caplog.clear()
+    Router(routes=[Route(id="one", ladder=(target,)), Route(id="two", ladder=(target,))], memory=InMemory())
+    assert len(caplog.records) == 2, "once for a target of two routes"
+
 
 # -- the session's memory
 
@@ -427,15 +393,20 @@ def test_under_raise_a_memory_that_fails_breaks_the_turn(verb: str, requests: in
 
 def test_bookkeeping_that_fails_leaves_a_note_and_changes_nothing_under_raise_too() -> None:
     memory = Broken("touch", "remove", "forget")
-    house = House({"a": [OVERFLOW, OVERFLOW, ok()], "b": [OVERFLOW]}, memory=memory, on_memory_error="raise")
-    with pytest.raises(TurnFailed):
-        house.turn()
-    assert "could not be reached" in house.records[0].notes[0]
+    house = House({"a": [OVERFLOW, ok()], "b": [ok(), OVERFLOW]}, memory=memory, on_memory_error="raise")
+    assert house.turn().served_by == "b"
+    assert house.records[0].notes == (), "recording an eviction notes the use as well"
     with pytest.raises(TurnFailed):
         house.turn()
     assert house.turn().served_by == "a"
     assert [e.target for e in house.records[2].restored] == ["a"]
-    assert len(house.records[2].notes) == 1
+    assert "could not be reached" in house.records[2].notes[0]
+
+    house = House({"a": [OVERFLOW]}, memory=memory, on_memory_error="raise")
+    for _ in range(2):
+        assert house.turn(session="s2").served_by == "b"
+    assert "could not be reached" in house.records[1].notes[0]
+
     with pytest.raises(TurnFailed):
         House({"a": [refusal("caller_error")]}, memory=memory).turn(final=True)
 
@@ -468,88 +439,6 @@ def test_a_missing_directory_is_named(tmp_path: Path) -> None:
     memory = SqliteMemory(tmp_path / "nowhere" / "evictions.db")
     with pytest.raises(TurnFailed, match="nowhere"):
         House(memory=memory, memory_timeout_ms=10_000, on_memory_error="raise").turn()
-
-
-# -- what is injected
-
-
-def _injecting(**client: Any) -> tuple[Target, ...]:
-    base = {
-        "base_url": "http://upstream.example",
-        "extra_body": {"reasoning_effort": "low"},
-        "max_retries": 0,
-    }
-    return (Target("a", **{**base, **client}), LADDER[1])
-
-
-UNKNOWN = in_json(
-    400,
-    {"error": {"message": "Unknown parameter: 'reasoning_effort'.", "param": "reasoning_effort",
-               "code": "unknown_parameter", "type": "invalid_request_error"}},
-)  # fmt: skip
-
-
-def _bodies(house: House) -> list[dict[str, Any]]:
-    import msgspec
-
-    return [msgspec.json.decode(request.content) for request in house.transport.requests]
-
-
-def test_an_injected_key_that_is_refused_is_taken_out_once_without_spending_a_retry() -> None:
-    house = House({"a": [UNKNOWN, ok()]}, ladder=_injecting())
-    reply = house.turn()
-    assert reply.served_by == "a"
-    assert [body.get("reasoning_effort") for body in _bodies(house)] == ["low", None]
-    assert [a.stripped for a in reply.record.probes[0].attempts] == [(), ("reasoning_effort",)]
-
-
-def test_a_persistent_refusal_surfaces_after_the_second_attempt() -> None:
-    house = House({"a": [UNKNOWN]}, ladder=_injecting())
-    with pytest.raises(TurnFailed) as failed:
-        house.turn()
-    assert len(house.transport.requests) == 2
-    assert failed.value.surface == (400, "upstream_error", "upstream_error")
-    assert not isinstance(failed.value.error, InjectionRefused)
-
-
-def test_a_key_of_the_callers_own_is_not_ours_to_correct() -> None:
-    house = House({"a": [UNKNOWN]}, ladder=_injecting())
-    with pytest.raises(TurnFailed):
-        house.play(lambda router: router.turn({**BODY, "reasoning_effort": "high"}))
-    assert [body["reasoning_effort"] for body in _bodies(house)] == ["high"]
-
-
-def test_a_refusal_that_names_another_key_passes_unchanged() -> None:
-    house = House({"a": [refusal("parameter_reject")]}, ladder=_injecting())
-    with pytest.raises(TurnFailed) as failed:
-        house.turn()
-    assert len(house.transport.requests) == 1
-    assert isinstance(failed.value.error, UpstreamError)
-
-
-def test_under_report_the_configuration_is_blamed_and_the_keys_are_named() -> None:
-    house = House({"a": [UNKNOWN]}, ladder=_injecting(on_parameter_reject="report"))
-    with pytest.raises(TurnFailed, match="reasoning_effort") as failed:
-        house.turn()
-    assert isinstance(failed.value.error, InjectionRefused)
-    assert failed.value.error.keys == {"reasoning_effort"}
-    assert failed.value.surface == (502, "upstream_error", "upstream_configuration_error")
-    assert len(house.transport.requests) == 1
-
-
-def test_under_off_the_error_passes_unchanged() -> None:
-    house = House({"a": [UNKNOWN]}, ladder=_injecting(on_parameter_reject="off"))
-    with pytest.raises(TurnFailed) as failed:
-        house.turn()
-    assert not isinstance(failed.value.error, InjectionRefused)
-    assert len(house.transport.requests) == 1
-
-
-@pytest.mark.parametrize("answer", [DOWN, Reset()], ids=["503", "reset"])
-def test_an_outage_never_strips_anything(answer: Scripted) -> None:
-    house = House({"a": [answer, ok()]}, ladder=_injecting(max_retries=1))
-    house.turn()
-    assert [body["reasoning_effort"] for body in _bodies(house)] == ["low", "low"]
 
 
 # -- its life
@@ -722,15 +611,18 @@ def test_a_memory_bound_that_cannot_be_used_means_no_bound(bound: float) -> None
 
 def test_a_memory_that_raises_before_it_can_be_awaited_is_served_around_too() -> None:
     class Rude(InMemory):
-        def read(self, identity: Identity, *, now: float) -> Any:
-            raise OSError("no such store")
-
         def touch(self, identity: Identity, *, now: float) -> Any:
             raise OSError("no such store")
 
-    house = House({"a": [CAPABILITY]}, memory=Rude())
-    assert house.turn().served_by == "b"
-    assert house.records[0].notes[-1] == "memory: could not touch: OSError: no such store"
+    class Ruder(Rude):
+        def read(self, identity: Identity, *, now: float) -> Any:
+            raise OSError("no such store")
+
+    for memory, verb in ((Rude(), "touch"), (Ruder(), "read")):
+        house = House({"a": [CAPABILITY]}, memory=memory)
+        for _ in range(2):
+            assert house.turn().served_by == "b"
+        assert house.records[1].notes[-1] == f"memory: could not {verb}: OSError: no such store"
 
 
 def test_a_caller_who_leaves_during_the_bookkeeping_takes_no_removal_along() -> None:

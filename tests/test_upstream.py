@@ -4,16 +4,18 @@ import asyncio
 import gzip
 import json
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
-from turnout import ConfigurationError, InMemory, Router, Target, TurnFailed
+from turnout import AuditRecord, ConfigurationError, InMemory, Router, Target, TurnFailed
 from turnout.engine.loopback import LoopbackUpstream
 from turnout.engine.secrets import secrets_of
 from turnout.engine.upstream import url
 
 MESSAGES = {"messages": [{"role": "user", "content": "Good morning"}]}
+LIBRARIES = ("aiohttp", "httpx")
 ANSWER: Mapping[str, Any] = {"choices": [{"message": {"role": "assistant", "content": "hello"}}]}
 
 
@@ -209,7 +211,7 @@ def test_a_200_that_is_no_complete_answer_is_unavailable_and_not_retried(body: M
     (probe,) = failure.record.probes
     assert len(probe.attempts) == 1
     assert probe.reason == "unavailable"
-    assert failure.surface.status == 503
+    assert failure.surface == (502, "upstream_error", "upstream_error")
 
 
 def test_an_error_inside_a_200_is_read_like_any_other() -> None:
@@ -395,36 +397,116 @@ def test_a_silent_upstream_is_left_at_its_bound_and_its_connection_closed() -> N
     raw(serve, story)
 
 
-def test_a_caller_who_leaves_closes_the_connection_at_once() -> None:
+EVENT_STREAM = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n"
+CONTENT = b'data: {"choices": [{"index": 0, "delta": {"content": "Good"}}]}\n\n'
+BEGUN = {
+    "in its head": b"HTTP/1.1 200 OK\r\ncontent-length: 9",
+    "in its body": b'HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\n{"choices',
+    "before content": EVENT_STREAM + b": wait\n\n",
+    "after content": EVENT_STREAM + CONTENT,
+}
+"""How much of a reply is there when the caller leaves."""
+STAGES = {
+    "connecting": ([False, True], False),
+    "sending": ([False, True], False),
+    "waiting": ([False, True], True),
+    "in its head": ([False, True], True),
+    "in its body": ([False], True),
+    "before content": ([True], True),
+    "after content": ([True], True),
+}
+"""When the caller leaves: of a stream or not, and whether the whole request had gone out by then."""
+LEAVING = [
+    pytest.param(stage, streaming, sent, id=f"{stage}-{'stream' if streaming else 'turn'}")
+    for stage, (modes, sent) in STAGES.items()
+    for streaming in modes
+]
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize(("stage", "streaming", "sent"), LEAVING)
+def test_a_caller_who_leaves_closes_the_connection_at_once(
+    stage: str, streaming: bool, sent: bool, library: Any
+) -> None:
+    arrived, left, gone = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await _request(reader)
-        arrived.set()
-        assert await reader.read() == b""
+        if stage == "connecting":
+            await reader.read(1)  # of a handshake that goes no further
+        elif stage == "sending":
+            await reader.readuntil(b"\r\n\r\n")
+        else:
+            await _request(reader)
+            writer.write(BEGUN.get(stage, b""))
+        if stage != "after content":
+            arrived.set()
+        await left.wait()
+        await _end(reader)
         gone.set()
         writer.close()
 
-    arrived, gone = asyncio.Event(), asyncio.Event()
+    async def asks(router: Router) -> None:
+        content = "x" * (32_000_000 if stage == "sending" else 1)
+        body = {"messages": [{"role": "user", "content": content}]}
+        if not streaming:
+            await router.turn(body, session="s1")
+            return
+        async with router.stream(body, session="s1") as stream:
+            async for _ in stream:
+                arrived.set()
 
     async def story(base_url: str) -> None:
-        records: list[Any] = []
-        ladder = [Target("a", base_url=base_url), Target("b", base_url=base_url)]
-        async with Router(ladder=ladder, memory=InMemory(), on_record=records.append) as router:
-            turn = asyncio.create_task(router.turn(MESSAGES, session="s1"))
+        before = asyncio.all_tasks()
+        records: list[AuditRecord] = []
+        where = base_url.replace("http:", "https:") if stage == "connecting" else base_url
+        async with Router(
+            ladder=[Target("a", base_url=where), Target("b", base_url=base_url)],
+            memory=InMemory(),
+            on_record=records.append,
+            transport=library,
+        ) as router:
+            asking = asyncio.create_task(asks(router))
             await arrived.wait()
-            turn.cancel()
+            await _turns_of_the_loop()
+            asking.cancel()
             with pytest.raises(asyncio.CancelledError):
-                await turn
+                await asking
+            left.set()
             await gone.wait()
-        (record,) = records
-        assert record.ended_by == "cancelled"
-        assert record.probes[0].verdict is None
-        assert [(t.target, t.why) for t in record.not_tried] == [("b", "cancelled")]
-        assert record.standings_after == ()
+        assert_is_cancelled(records, sent=sent, committed=stage == "after content")
+        await _turns_of_the_loop()
+        assert asyncio.all_tasks() <= before, "a task was left behind"
 
     raw(serve, story)
 
 
+def assert_is_cancelled(records: list[AuditRecord], *, sent: bool, committed: bool) -> None:
+    (record,) = records
+    (probe,) = record.probes
+    (attempt,) = probe.attempts
+    assert record.ended_by == "cancelled"
+    assert probe.verdict is None
+    assert probe.committed is committed
+    assert attempt.possibly_billed is sent
+    assert attempt.kind is None
+    assert [(passed.target, passed.why) for passed in record.not_tried] == [("b", "cancelled")]
+    assert record.standings_after == ()
+
+
 # -- raw sockets
+
+
+async def _turns_of_the_loop() -> None:
+    """Some of them, in which what is on its way arrives."""
+    for _ in range(50):
+        await asyncio.sleep(0)
+
+
+async def _end(reader: asyncio.StreamReader) -> None:
+    """Until the client has closed the connection, whatever it sends before."""
+    with suppress(ConnectionError):
+        while await reader.read(1_000_000):
+            pass
 
 
 async def _request(reader: asyncio.StreamReader) -> bytes:
@@ -465,9 +547,10 @@ def raw(
 # -- a connection that was kept
 
 
+@pytest.mark.parametrize("library", LIBRARIES)
 @pytest.mark.parametrize("breaks", [1, 2], ids=["then it serves", "then the fresh one breaks too"])
 def test_a_kept_connection_that_breaks_before_a_byte_costs_no_retry_and_is_tried_afresh_once(
-    breaks: int,
+    breaks: int, library: Any
 ) -> None:
     connections: list[int] = []
 
@@ -488,7 +571,7 @@ def test_a_kept_connection_that_breaks_before_a_byte_costs_no_retry_and_is_tried
 
     async def story(base_url: str) -> None:
         target = Target("a", base_url=base_url, max_retries=0)
-        async with Router(ladder=[target], memory=InMemory()) as router:
+        async with Router(ladder=[target], memory=InMemory(), transport=library) as router:
             await router.turn(MESSAGES)
             if breaks == 1:
                 (probe,) = (await router.turn(MESSAGES)).record.probes
@@ -503,16 +586,16 @@ def test_a_kept_connection_that_breaks_before_a_byte_costs_no_retry_and_is_tried
     assert connections == [2, 1]
 
 
-def test_a_fresh_connection_that_breaks_is_not_tried_for_free() -> None:
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_a_fresh_connection_that_breaks_is_not_tried_for_free(library: Any) -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await _request(reader)
         writer.close()
 
     async def story(base_url: str) -> None:
+        target = Target("a", base_url=base_url, max_retries=0)
         with pytest.raises(TurnFailed) as failed:
-            async with Router(
-                ladder=[Target("a", base_url=base_url, max_retries=0)], memory=InMemory()
-            ) as router:
+            async with Router(ladder=[target], memory=InMemory(), transport=library) as router:
                 await router.turn(MESSAGES)
         assert len(failed.value.record.probes[0].attempts) == 1
 
@@ -644,7 +727,8 @@ def test_what_may_be_a_credential_is_known_wherever_it_stands(target: Target) ->
     assert any(secret.startswith("second") for secret in secrets_of(target))
 
 
-def test_a_kept_connection_that_has_told_garbage_is_not_tried_afresh_for_free() -> None:
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_a_kept_connection_that_has_told_garbage_is_not_tried_afresh_for_free(library: Any) -> None:
     connections: list[int] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -658,7 +742,7 @@ def test_a_kept_connection_that_has_told_garbage_is_not_tried_afresh_for_free() 
 
     async def story(base_url: str) -> None:
         target = Target("a", base_url=base_url, max_retries=0)
-        async with Router(ladder=[target], memory=InMemory()) as router:
+        async with Router(ladder=[target], memory=InMemory(), transport=library) as router:
             await router.turn(MESSAGES)
             with pytest.raises(TurnFailed) as failed:
                 await router.turn(MESSAGES)

@@ -18,6 +18,7 @@ from turnout.engine.errors import (
     MemoryTrouble,
     RequestRefused,
     RouterMisused,
+    StreamInterrupted,
     TurnBroken,
     TurnFailed,
     UnknownRoute,
@@ -30,6 +31,8 @@ from turnout.engine.policy import Action, Policy
 from turnout.engine.route import Route
 from turnout.engine.router import Reply, Router
 from turnout.engine.sinks import JsonLines
+from turnout.engine.sse import StreamEvent
+from turnout.engine.stream import Stream
 from turnout.engine.targets import Target
 from turnout.engine.turn import Turn
 from turnout.machines.vocabulary import ErrorKind, RoutingFallbackReason, TurnoutError
@@ -61,6 +64,9 @@ __all__ = [
     "RoutingFallbackReason",
     "SessionContext",
     "SqliteMemory",
+    "Stream",
+    "StreamEvent",
+    "StreamInterrupted",
     "Target",
     "Turn",
     "TurnBroken",

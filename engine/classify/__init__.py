@@ -21,10 +21,18 @@
 from turnout.engine.classify.answers import carries_error
 from turnout.engine.classify.reading import classify, unreadable
 from turnout.engine.classify.reply import Reply
-from turnout.engine.classify.transport import no_connection, too_slow, transport_failure
-from turnout.engine.classify.verdict import UNRECOGNISED, Evidence, Feature, Verdict
+from turnout.engine.classify.transport import (
+    idle,
+    no_connection,
+    no_output,
+    too_slow,
+    transport_failure,
+    unfinished,
+)
+from turnout.engine.classify.verdict import UNREADABLE, UNRECOGNISED, Evidence, Feature, Verdict
 
 __all__ = [
+    "UNREADABLE",
     "UNRECOGNISED",
     "Evidence",
     "Feature",
@@ -32,8 +40,11 @@ __all__ = [
     "Verdict",
     "carries_error",
     "classify",
+    "idle",
     "no_connection",
+    "no_output",
     "too_slow",
     "transport_failure",
+    "unfinished",
     "unreadable",
 ]

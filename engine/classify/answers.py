@@ -23,8 +23,11 @@ _FINE: Final = (0, "0", 200, "200", "success", "ok", "none", "null")
 
 def carries_error(body: bytes) -> bool:
     """Whether a 200's body carries an error: beside an answer, in a part of it, or in its place."""
-    if not any(marker in body for marker in _MARKERS):  # most answers: they need not be decoded for this
-        return False
+    for marker in _MARKERS:
+        if marker in body:
+            break
+    else:
+        return False  # most answers: they need not be decoded for this
     value = decoded(body.decode("utf-8", "replace").strip())
     parts = value[:_MOST] if isinstance(value, list) else [value]
     return any(_carries(Fields(part)) for part in parts if isinstance(part, dict))

@@ -22,6 +22,10 @@ MOST_OF_A_CODE: Final = 128
 """Characters of a code that are read as words."""
 
 
+MOST_KEPT: Final = 256
+"""Characters of a sentence whose reading is kept for the next reply that says it."""
+
+
 class Said(NamedTuple):
     """One sentence, who said it, and what it speaks of."""
 
@@ -88,15 +92,17 @@ class Cases:
         self._without = without
         self._setting = lexicon.bits["setting"]
         self._code = lru_cache(maxsize=1024)(self._read_code)
+        self._known_sentence = lru_cache(maxsize=1024)(self._read_sentence)
+        """What servers say they say again and again."""
 
     def of(self, reply: Reply) -> Case:
         """The case that a reply makes, by its sentences."""
         found = findings(reply)
         said = [
-            Said(finding, finding.message_at, sentence, read, self._bare(sentence, read))
+            Said(finding, finding.message_at, sentence, read, without_names)
             for finding in found
             for sentence in finding.sentences
-            for read in (self._sentence(sentence),)
+            for read, without_names in (self._sentence(sentence),)
         ]
         said += [
             Said(finding, finding.at("retryDelay"), "", read, read)
@@ -123,19 +129,20 @@ class Cases:
         )
         return structs.replace(case, said=said, spoken=_spoken(said))
 
-    def _bare(self, sentence: str, read: Found) -> Found:
-        without = bare(sentence)
-        return read if without == sentence else self._lexicon.read(words(without))
-
     def _read_code(self, code: str) -> Found:
         return self._lexicon.read(words(code[:MOST_OF_A_CODE]))
 
-    def _sentence(self, sentence: str) -> Found:
+    def _sentence(self, sentence: str) -> tuple[Found, Found]:
+        """What it speaks of; and the same without names that may be the caller's."""
+        return (self._known_sentence if len(sentence) <= MOST_KEPT else self._read_sentence)(sentence)
+
+    def _read_sentence(self, sentence: str) -> tuple[Found, Found]:
         found = self._lexicon.read(words(sentence))
         name, at = naming.quoted(sentence)
         if name in QUOTED and (entry := f"setting: {name}") not in self._without:
             found.add(self._setting, entry, len(words(sentence[:at])))
-        return found
+        without = bare(sentence)
+        return found, found if without == sentence else self._lexicon.read(words(without))
 
 
 def _spoken(said: Iterable[Said]) -> int:

@@ -19,7 +19,7 @@ from turnout.engine.classify.reply import Reply
 from turnout.engine.classify.retry_after import retry_after
 from turnout.engine.classify.rules import Rule
 from turnout.engine.classify.settings import OTHER_SETTINGS, SETTINGS, Meaning
-from turnout.engine.classify.verdict import Evidence, Feature, Verdict
+from turnout.engine.classify.verdict import UNREADABLE, Evidence, Feature, Verdict
 from turnout.machines.vocabulary import ErrorKind as Kind
 
 TABLES: Final[Mapping[str, str]] = {
@@ -245,7 +245,7 @@ def unreadable(status: int, why: str) -> Verdict:
     """
     return Verdict(
         kind=Kind.UNAVAILABLE,
-        evidence=Evidence("unreadable", "body"),
+        evidence=Evidence(UNREADABLE, "body"),
         status=status,
         message=why,
     )

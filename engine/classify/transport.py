@@ -97,6 +97,33 @@ def too_slow(bound: float | None) -> Verdict:
     )
 
 
+def no_output(bound: float | None) -> Verdict:
+    """The verdict on a stream that brought no content within its bound."""
+    return Verdict(
+        kind=Kind.UNAVAILABLE,
+        evidence=Evidence("first_output_timeout", "transport"),
+        message=f"no output {_within(bound)}",
+        timed_out=True,
+    )
+
+
+def idle(bound: float | None) -> Verdict:
+    """The verdict on a stream that fell silent for longer than its bound."""
+    return Verdict(
+        kind=Kind.UNAVAILABLE,
+        evidence=Evidence("idle_timeout", "transport"),
+        message=f"not a byte {_within(bound)}",
+        timed_out=True,
+    )
+
+
+def unfinished(what: str) -> Verdict:
+    """The verdict on a stream that ended without its finish marker: it was cut off, wherever that was."""
+    return Verdict(
+        kind=Kind.UNAVAILABLE, evidence=Evidence("unfinished", "stream"), message=what, retryable=True
+    )
+
+
 def no_connection(bound: float | None) -> Verdict:
     """The verdict on a connection that did not come about within its bound: it counts as transport."""
     return Verdict(

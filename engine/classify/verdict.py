@@ -9,6 +9,9 @@ from turnout.machines.vocabulary import ErrorKind
 UNRECOGNISED = "unrecognised"
 """The evidence of a 4xx that no rule knows: a `caller_error` that a policy may treat on its own."""
 
+UNREADABLE = "unreadable"
+"""The evidence of an answer that is none: not complete, not readable or too large."""
+
 
 class Feature(StrEnum):
     """What a capability reject refused, and what a turn may need."""
@@ -65,6 +68,11 @@ class Verdict(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A connection that was kept broke before any byte of a reply: a fresh one deserves another try."""
     request_id: str = ""
     """The upstream's own id of the request."""
+
+    @property
+    def unreadable(self) -> bool:
+        """Whether what came as an answer was none."""
+        return self.evidence.rule == UNREADABLE
 
     @property
     def error_status(self) -> int | None:

@@ -22,6 +22,7 @@ from turnout.engine.deployment.finding import Path as Place
 from turnout.engine.deployment.rules import rules_of
 from turnout.engine.deployment.tables import Keys, Table, kind_of, read
 from turnout.engine.errors import ConfigurationError
+from turnout.engine.http import Library
 from turnout.engine.policy import Policy
 from turnout.engine.printable import did_you_mean, named
 from turnout.engine.route import Route
@@ -58,11 +59,20 @@ class CaptureSettings:
     max_bytes: int = capture.MAX_BYTES
 
 
+@dataclass(frozen=True, kw_only=True)
+class HttpSettings:
+    """What carries requests."""
+
+    library: Library | None = None
+    """Whose pool of connections; None: aiohttp's where it is installed, else httpx's."""
+
+
 @dataclass(frozen=True)
 class Deployment:
     """What a deployment file describes."""
 
     memory: MemorySettings
+    http: HttpSettings
     capture: CaptureSettings | None
     """None: no reply is kept."""
     routes: Mapping[str, Route]
@@ -103,17 +113,19 @@ ROUTE: Final[Keys] = {
     "deadline_secs": float | None,
 }
 MEMORY: Final[Keys] = get_type_hints(MemorySettings)
+HTTP: Final[Keys] = get_type_hints(HttpSettings)
 CAPTURE: Final[Keys] = get_type_hints(CaptureSettings)
 FILE: Final[Keys] = {
     "schema_version": int,
     "memory": Table,
+    "http": Table,
     "capture": Table,
     "llm_clients": Table,
     "targets": Table,
     "routes": Table,
 }
 
-_INNOCENT: Final = frozenset({*CLIENT, *TARGET, *ROUTE, *MEMORY, *CAPTURE, *policy.ALLOWED})
+_INNOCENT: Final = frozenset({*CLIENT, *TARGET, *ROUTE, *MEMORY, *HTTP, *CAPTURE, *policy.ALLOWED})
 _CREDENTIALS: Final = ("api_key_env", "forward_auth")
 
 
@@ -180,25 +192,27 @@ class _Examiner:
 
     def examine(
         self, environ: Mapping[str, str]
-    ) -> tuple[MemorySettings, CaptureSettings | None, dict[str, Route], dict[str, str]]:
-        """The memory, the capture, the routes and where rules stand, as far as they can be built."""
+    ) -> tuple[MemorySettings, HttpSettings, CaptureSettings | None, dict[str, Route], dict[str, str]]:
+        """All that a deployment is made of, as far as it can be built."""
         for path, value in walk(self._document):
             if isinstance(value, str) and is_credential(path, value, _INNOCENT):
                 self.findings.error(path[:-1], path[-1], CREDENTIAL)
         top = read(self.findings, (), self._document, FILE)
         memory = read(self.findings, ("memory",), top.get("memory", {}), MEMORY)
+        http = read(self.findings, ("http",), top.get("http", {}), HTTP)
         self._clients = self._tables("llm_clients", top, CLIENT)
         self._targets = self._tables("targets", top, TARGET)
         self._routes = self._tables("routes", top, ROUTE)
         for name, client in self._clients.items():
             self._credential(("llm_clients", name), client, client)
+            self._certificates(("llm_clients", name), client)
         for name, target in self._targets.items():
             self._target(name, target)
         routes = self._all_routes()
         self._unused()
         self._environment(environ)
         rules_at = {name: _rules_at(name, own) for name, own in self._targets.items()}
-        return MemorySettings(**memory), self._capture(top), routes, rules_at
+        return MemorySettings(**memory), HttpSettings(**http), self._capture(top), routes, rules_at
 
     def _capture(self, top: Table) -> CaptureSettings | None:
         path = ("capture",)
@@ -248,6 +262,7 @@ class _Examiner:
         elif self._lacks(path, values, "base_url"):
             self._unreachable(path, client)
         self._credential(path, own, values)
+        self._certificates(path, own)
         if not self.findings.wrong(path) and not self.findings.wrong(("llm_clients", client)):
             model = values.pop("id", "")
             values.pop("llm_client", None)
@@ -274,6 +289,15 @@ class _Examiner:
             key = "base_url" if "base_url" in own else mine[0]
             what = "sends a credential over plain http, where it can be read on its way; use https"
             self.findings.error(path, key, what, stops=False)
+
+    def _certificates(self, path: Place, own: Table) -> None:
+        if (
+            "ca_file" in own
+            and not self.findings.at(path, "ca_file")
+            and not os.access(own["ca_file"], os.R_OK)
+        ):
+            what = "cannot be read here; it has to be where turnout runs"
+            self.findings.warning(path, "ca_file", what, stops=True)
 
     # -- routes
 

@@ -187,4 +187,5 @@ _CHECKS: Final[Mapping[str, Callable[[Any], Iterator[Mistake]]]] = {
     "extra_headers": _extra_headers,
     "url": _memory_url,
     "dir": _dir,
+    "ca_file": _as_it_stands,
 }

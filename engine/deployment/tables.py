@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, Literal, get_args, get_origin
+from types import UnionType
+from typing import Any, Final, Literal, Union, get_args, get_origin
 
 import msgspec
 
@@ -18,13 +19,11 @@ Keys = Mapping[str, Any]
 
 NOT_YET: Final = frozenset(
     {
-        *("extra_body", "on_parameter_reject", "first_output_timeout_secs", "idle_timeout_secs"),
         *("breaker", "capability_scope", "readmit_below", "affinity"),
         *("context_window", "input", "tools", "structured_output", "streaming"),
-        *("openai_responses", "anthropic_messages"),
     }
 )
-"""Keys and formats that a later version reads. What a table has already is not looked up here."""
+"""Keys that a later version reads."""
 
 _MEANT: Final[Mapping[str, str]] = {
     **dict.fromkeys(("message", "pattern", "text", "match", "regex"), "contains"),
@@ -39,13 +38,18 @@ _WORDS: Final[Mapping[Any, str]] = {
     str: "a string",
     str | None: "a string",
     tuple[str, ...]: "a list of strings",
+    tuple[str, ...] | None: "a list of strings",
     tuple[Table, ...]: "a list of tables, each below its own [[ ]]",
     Mapping[str, str]: "a table of strings",
     Mapping[str, object]: "a table",
     Table: "a table",
 }
 
-_ITEMS: Final[Mapping[Any, type]] = {tuple[str, ...]: str, tuple[Table, ...]: Mapping}
+_ITEMS: Final[Mapping[Any, type]] = {
+    tuple[str, ...]: str,
+    tuple[str, ...] | None: str,
+    tuple[Table, ...]: Mapping,
+}
 
 _KINDS: Final[Mapping[type, str]] = {
     bool: "true or false",
@@ -95,7 +99,16 @@ def kind_of(value: object) -> str:
 
 def words(hint: Any) -> str:
     """What a key takes, in words."""
-    return " or ".join(get_args(hint)) if get_origin(hint) is Literal else _WORDS[hint]
+    return " or ".join(_words_of(hint)) or _WORDS[hint]
+
+
+def _words_of(hint: Any) -> tuple[str, ...]:
+    """The words that a key takes, if it takes words only."""
+    if get_origin(hint) is Literal:
+        return get_args(hint)
+    if get_origin(hint) in (Union, UnionType):
+        return tuple(word for option in get_args(hint) for word in _words_of(option))
+    return ()
 
 
 def _strings(findings: Findings, path: Path, table: Table) -> dict[str, str]:
@@ -107,9 +120,8 @@ def _strings(findings: Findings, path: Path, table: Table) -> dict[str, str]:
 
 
 def _mistyped(value: object, hint: Any) -> str:
-    if isinstance(value, str) and get_origin(hint) is Literal:
-        why = ", which is not supported by this version of turnout" if value in NOT_YET else ""
-        return f"is {named(value)}{why}; give {words(hint)}"
+    if isinstance(value, str) and _words_of(hint):
+        return f"is {named(value)}; give {words(hint)}"
     if isinstance(value, list) and hint in _ITEMS:
         other = next(kind_of(inner) for inner in value if not isinstance(inner, _ITEMS[hint]))
         return f"holds {other}; give {words(hint)}"

@@ -171,7 +171,7 @@ def _first_caught(world: Callable[[int], World], ladders: Iterable[int]) -> tupl
 
 
 def _first_caught_probing(machine: StepMachine) -> tuple[str, ...]:
-    for budget in (0, 1, 2):
+    for budget in (0, 1):
         if found := {rule for ending in probe_world.probes(machine, (budget,)) for rule in ending.violated}:
             return tuple(rule for rule in probe_world.Property if rule in found)
     return ()

@@ -45,6 +45,8 @@ class Answer(NamedTuple):
     """Whether it can be what we injected that was refused."""
     stale: bool = False
     """Whether it is a kept connection that broke before any byte of a reply."""
+    committed: bool = False
+    """Whether a stream had brought content before."""
 
 
 def _refusal(name: str, kind: Kind, *, passing: bool = False, ours: bool = False, param: str = "") -> Answer:
@@ -67,6 +69,10 @@ ANSWERS: Final = (
     _refusal("down", Kind.UNAVAILABLE),
     _refusal("our key refused", Kind.PARAMETER_REJECT, ours=True, param="effort.level"),
     _refusal("some key refused", Kind.PARAMETER_REJECT, ours=True),
+    _refusal("our key is beyond it", Kind.CAPABILITY, ours=True, param="effort"),
+    _refusal("something is beyond it", Kind.CAPABILITY),
+    _refusal("busy after content", Kind.UNAVAILABLE, passing=True)._replace(committed=True),
+    _refusal("our key refused after content", Kind.PARAMETER_REJECT, ours=True)._replace(committed=True),
     _refusal("caller's key refused", Kind.PARAMETER_REJECT, param="top_k"),
     _refusal("caller_error", Kind.CALLER_ERROR),
 )
@@ -135,8 +141,11 @@ class _Play:
         probe, before = self.probe, self.probe.retries
         # a wait is a quarter of a second at least: the deadline leaves none, enough, or is none
         left = self.choose((None, 60.0, 0.2)) if answer.passing else None
+        probe.committed = answer.committed
         probe.refused(verdict, left=left)
-        if answer.ours and self.injected and self.strips and not self.corrections:
+        if answer.committed:
+            self.check(Property.PASSED_ON, probe.settled and probe.verdict is verdict)
+        elif answer.ours and self.injected and self.strips and not self.corrections:
             self.corrections += 1
             taken_out = probe.stripped == self.injected and probe.wait == 0.0
             self.check(Property.CORRECTED, not probe.settled and taken_out and probe.retries == before)

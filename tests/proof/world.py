@@ -55,6 +55,8 @@ class Outcome(NamedTuple):
     verdict: Verdict | None
     effect: Effect
     refused: frozenset[tuple[str, ...]] = frozenset()
+    committed: bool = False
+    """Whether its stream had begun to answer before."""
 
 
 def _refusal(name: str, kind: Kind, effect: Effect, status: int = 400, rule: str = "told") -> Outcome:
@@ -74,6 +76,11 @@ NO_IMAGES: Final = Outcome(
 )
 UNAVAILABLE: Final = _refusal("unavailable", Kind.UNAVAILABLE, Effect.THIS_TURN_ONLY, 503)
 REJECTED: Final = _refusal("caller_error", Kind.CALLER_ERROR, Effect.SURFACES)
+BROKE_OFF: Final = tuple(
+    Outcome(f"{told.name} after content", told.verdict, Effect.SURFACES, committed=True)
+    for told in (WINDOW, CAPABILITY, UNAVAILABLE)
+)
+"""What would lead on, had it come before the first content of a stream."""
 
 ONE_OF_EACH: Final = (ANSWERED, WINDOW, CAPABILITY, UNAVAILABLE, REJECTED)
 """One outcome for each thing that can come of one."""
@@ -91,6 +98,7 @@ EVERY_KIND: Final = (
     _refusal("parameter_reject", Kind.PARAMETER_REJECT, Effect.SURFACES),
     _refusal("unrecognised", Kind.CALLER_ERROR, Effect.SURFACES, 418, rule="unrecognised"),
     REJECTED,
+    *BROKE_OFF,
 )
 """Every kind of error, by itself, as the table of section 4 has it by default."""
 
@@ -268,7 +276,7 @@ class _Play:
         outcome = choose(self.world.outcomes)
         self.events.append(f"{target} {outcome.name}")
         self.probed.append(target)
-        turn.probed(outcome.verdict, at=self.now())
+        turn.probed(outcome.verdict, at=self.now(), committed=outcome.committed)
         self.interrupt(choose(INTERRUPTIONS))
         before = turn.context
         turn.act()
