@@ -8,11 +8,13 @@ meaning to the microsecond and no test ever waits.
 from __future__ import annotations
 
 import asyncio
+import math
 import selectors
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
 from concurrent.futures import Executor
-from typing import Any, Protocol, TypeVar
+from contextlib import contextmanager
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 from turnout.machines.vocabulary import TurnoutError
 
@@ -54,6 +56,40 @@ class SystemClock:
         return asyncio.timeout(secs)
 
 
+class Begun(Generic[T]):
+    """An awaitable that has been let run until it waits for something.
+
+    Mostly a memory answers at once: a timer for that would cost more than the answer. `result` is there if it
+    `returned`; else this is to be awaited, within a bound.
+    """
+
+    __slots__ = ("_running", "_waits_for", "result", "returned")
+
+    result: T
+
+    def __init__(self, doing: Awaitable[T]) -> None:
+        self._running = doing.__await__()
+        self.returned = False
+        try:
+            self._waits_for = next(self._running)
+        except StopIteration as done:
+            self.result, self.returned = done.value, True
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        """Go on from there; what is thrown in, such as a cancellation, reaches it."""
+        waits_for = self._waits_for
+        try:
+            while True:
+                try:
+                    told = yield waits_for
+                except BaseException as error:  # noqa: BLE001 - it is for what is awaited to handle
+                    waits_for = self._running.throw(error)
+                else:
+                    waits_for = self._running.send(told)
+        except StopIteration as done:
+            return cast("T", done.value)
+
+
 class Wanted:
     """Whether the running task is still wanted: that it was cancelled since this was made.
 
@@ -88,6 +124,7 @@ class VirtualClock(SystemClock):
     def __init__(self, epoch: float = 1_767_225_600.0) -> None:
         self._epoch = epoch
         self._elapsed = 0.0
+        self._holds: list[Callable[[], bool]] = []
 
     def now(self) -> float:
         return self._epoch + self._elapsed
@@ -97,6 +134,24 @@ class VirtualClock(SystemClock):
 
     def advance(self, secs: float) -> None:
         self._elapsed += secs
+
+    @contextmanager
+    def hold(self, busy: Callable[[], bool]) -> Iterator[None]:
+        """Within this, time stands still whenever something is on its way that the loop cannot see.
+
+        Args:
+            busy: whether something is, bytes in a socket for one. They wake the loop when they arrive.
+        """
+        self._holds.append(busy)
+        try:
+            yield
+        finally:
+            self._holds.remove(busy)
+
+    @property
+    def held(self) -> bool:
+        """Whether something is on its way."""
+        return any(busy() for busy in self._holds)
 
     def run(self, story: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine to its end in virtual time.
@@ -113,6 +168,8 @@ class VirtualClock(SystemClock):
 
 class _VirtualLoop(asyncio.SelectorEventLoop):
     """An event loop whose time is a virtual clock's."""
+
+    _clock_resolution: float
 
     def __init__(self, clock: VirtualClock, selector: _JumpingSelector) -> None:
         self._clock = clock
@@ -147,12 +204,14 @@ class _VirtualLoop(asyncio.SelectorEventLoop):
             self._in_threads -= 1
 
     def _jump(self, timeout: float | None) -> bool:
-        """Nothing is ready. Move on to the next timer; False: a thread is at work, and time waits for it."""
-        if self._in_threads:
+        """Nothing is ready. Move on to the next timer; False: time waits for a thread or for a socket."""
+        if self._in_threads or self._clock.held:
             return False
         if timeout is None:
             raise Standstill("virtual time stands still: every task waits for what no timer will bring")
         self._clock.advance(timeout)
+        # what asyncio counts as due now: where seconds are many, its nanosecond is lost in them
+        self._clock_resolution = max(self._clock_resolution, math.ulp(self.time()))
         return True
 
 
@@ -165,5 +224,5 @@ class _JumpingSelector(selectors.DefaultSelector):
             return ready
         if self.jump(timeout):
             return []
-        # a thread reports through the loop's own socket, which the selector sees
-        return super().select(timeout)
+        # a thread reports through the loop's own socket, which the selector sees as it does any other
+        return super().select()

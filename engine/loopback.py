@@ -1,16 +1,18 @@
-"""An HTTP upstream of your own on 127.0.0.1: real sockets, and a count of what really arrived.
+"""HTTP upstreams of your own on 127.0.0.1: real sockets, and a count of what really arrived.
 
     async with LoopbackUpstream(answer) as upstream:
         target = Target("small", base_url=upstream.base_url)
         ...
     assert len(upstream.requests) == 1
 
-It runs on the event loop that opened it, keeps connections alive and closes all of them when it ends.
+They run on the event loop that opened them, keep connections alive and close all of them when they end.
 """
 
 from __future__ import annotations
 
 import asyncio
+import socket
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from http import HTTPStatus
@@ -42,26 +44,23 @@ class Received(Struct, frozen=True):
         return self.headers.get("connection", "").lower() == "close"
 
 
-class LoopbackUpstream:
-    """Answers every request by a function, on a port of its own.
+class LoopbackServer(ABC):
+    """Serves connections on a port of its own, one exchange of each after the other."""
 
-    Args:
-        answer: is called once for each request. Should it raise, the client's connection
-            breaks, and what it raised comes out where the upstream is closed.
-    """
-
-    def __init__(self, answer: Answer) -> None:
-        self._answer = answer
+    def __init__(self) -> None:
         self._server: asyncio.Server | None = None
         self._connections: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
-        self.requests: list[Received] = []
-        """What arrived, in order. What is no HTTP, or whose body is no JSON object, is not in it."""
-        self.base_url = ""
-        """Where it listens, once it is open; a client appends `/chat/completions`."""
+        self.port = 0
+        """Where it listens, once it is open."""
+
+    @abstractmethod
+    async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        """Read one request and answer it. False: the connection has served."""
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._accept, HOST, 0)
-        self.base_url = f"http://{HOST}:{self._server.sockets[0].getsockname()[1]}/v1"
+        listening = _bound()
+        self.port = listening.getsockname()[1]
+        self._server = await asyncio.start_server(self._accept, sock=listening)
         return self
 
     async def __aexit__(
@@ -93,10 +92,29 @@ class LoopbackUpstream:
                 writer.close()
                 await writer.wait_closed()
 
+
+class LoopbackUpstream(LoopbackServer):
+    """Answers every request by a function.
+
+    Args:
+        answer: is called once for each request. Should it raise, the client's connection
+            breaks, and what it raised comes out where the upstream is closed.
+    """
+
+    def __init__(self, answer: Answer) -> None:
+        super().__init__()
+        self._answer = answer
+        self.requests: list[Received] = []
+        """What arrived, in order. What is no HTTP, or whose body is no JSON object, is not in it."""
+
+    @property
+    def base_url(self) -> str:
+        """Where it listens, once it is open; a client appends `/chat/completions`."""
+        return f"http://{HOST}:{self.port}/v1"
+
     async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        """Answer one request. False: the connection has served."""
         try:
-            received = await _read(reader)
+            received = await read_request(reader)
         except (ValueError, msgspec.DecodeError, asyncio.LimitOverrunError) as error:
             writer.write(_reply(HTTPStatus.BAD_REQUEST, {"error": {"message": f"no such request: {error}"}}))
             await writer.drain()
@@ -107,7 +125,7 @@ class LoopbackUpstream:
         return not received.last
 
 
-async def _read(reader: asyncio.StreamReader) -> Received:
+async def read_request(reader: asyncio.StreamReader) -> Received:
     """The next request of a connection.
 
     Raises:
@@ -124,15 +142,30 @@ async def _read(reader: asyncio.StreamReader) -> Received:
     return Received(words[0], words[1], headers, msgspec.json.decode(body, type=dict[str, Any]))
 
 
+def head_of_reply(status: int, headers: Mapping[str, str]) -> bytes:
+    """The first line and the headers of a reply."""
+    phrase = HTTPStatus(status).phrase if status in HTTPStatus._value2member_map_ else ""
+    lines = [f"HTTP/1.1 {status} {phrase}", *(f"{name}: {value}" for name, value in headers.items())]
+    return "\r\n".join(lines).encode("latin-1") + END_OF_HEAD
+
+
+def _bound() -> socket.socket:
+    """A socket on a port of its own.
+
+    Raises:
+        OSError: the system has none; asyncio would not say so.
+    """
+    # its protocol is named: only then does asyncio make it send without delay
+    made = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        made.bind((HOST, 0))
+    except OSError as error:
+        made.close()
+        raise OSError(error.errno, f"cannot listen on {HOST}: {error.strerror}") from None
+    return made
+
+
 def _reply(status: int, body: Mapping[str, Any]) -> bytes:
     content = msgspec.json.encode(body)
-    head = (
-        f"HTTP/1.1 {status} {_phrase(status)}\r\n"
-        "content-type: application/json\r\n"
-        f"content-length: {len(content)}\r\n\r\n"
-    )
-    return head.encode() + content
-
-
-def _phrase(status: int) -> str:
-    return HTTPStatus(status).phrase if status in HTTPStatus._value2member_map_ else ""
+    headers = {"content-type": "application/json", "content-length": str(len(content))}
+    return head_of_reply(status, headers) + content

@@ -1,7 +1,8 @@
 """Plays a scenario: the real router on a virtual clock, over upstreams that answer by the script.
 
 Nothing is random and nothing waits, so the same file gives the same output every time.
-Everything of the router is the real thing but what carries a request.
+Everything of the router is the real thing but what carries a request, and that is, too,
+where a scenario is played over sockets.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import asyncio
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import nullcontext
+from contextlib import AsyncExitStack, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -18,25 +19,27 @@ from typing import Any, Final, NamedTuple
 
 import httpx
 
+from turnout.engine.attempts import Answer, Progress, Request
 from turnout.engine.audit import AuditRecord
 from turnout.engine.classify.verdict import Verdict
 from turnout.engine.clock import Standstill, VirtualClock
 from turnout.engine.context import Identity
 from turnout.engine.deployment import MemorySettings
-from turnout.engine.errors import ClientError, MemoryTrouble, ScenarioError, TurnFailed
+from turnout.engine.errors import ClientError, ConfigurationError, MemoryTrouble, ScenarioError, TurnFailed
+from turnout.engine.http import Transports
 from turnout.engine.memory import from_url
 from turnout.engine.memory.protocol import Memory
 from turnout.engine.printable import printable
-from turnout.engine.probe import Request
 from turnout.engine.route import Route
-from turnout.engine.router import Reply, Router
+from turnout.engine.router import Router
 from turnout.engine.scenario import PlannedTurn, Scenario, address
 from turnout.engine.targets import Target
-from turnout.engine.testing import ScriptedTransport, model_of
+from turnout.engine.testing import Script, Step, model_of, perform
+from turnout.engine.testing.sockets import OverSockets, ScriptedServer
 from turnout.engine.upstream import HttpUpstream
 
 SERVED: Final = 200
-"""What a server tells the caller of a served turn."""
+"""What a server tells the caller of a served turn, and of a stream that has begun."""
 
 AN_INSTANT: Final = 1e-8
 """Seconds: too few to show, and enough for everything that can happen now to have happened."""
@@ -65,6 +68,10 @@ class Outcome:
     took: float
     not_tried: Mapping[str, str]
     passed_over_for: Mapping[str, str]
+    content_events: int
+    """Of a stream: the events with content that the caller received."""
+    interrupted: bool
+    """Whether a stream broke off after its first content."""
     stripped: Mapping[str, tuple[str, ...]]
 
 
@@ -92,8 +99,11 @@ class PlayedTurn:
     misses: tuple[Miss, ...]
 
 
-def play(scenario: Scenario) -> tuple[PlayedTurn, ...]:
+def play(scenario: Scenario, *, http: bool = False) -> tuple[PlayedTurn, ...]:
     """Play every turn of a scenario, in the order of the file.
+
+    Args:
+        http: over real sockets on 127.0.0.1, which takes no virtual time.
 
     Raises:
         ScenarioError: a turn hangs, and nothing will ever end it; or the system has no room for the play.
@@ -103,13 +113,15 @@ def play(scenario: Scenario) -> tuple[PlayedTurn, ...]:
         with tempfile.TemporaryDirectory() if scenario.on_disk else nullcontext() as folder:
             store = _Store(scenario.memory, folder)
             try:
-                return clock.run(_Play(scenario, clock, store).run())
+                return clock.run(_Play(scenario, clock, store, http=http).run())
             except MemoryTrouble as trouble:
                 what = f"cannot be played: {store.told(str(trouble))}"
     except Standstill:
         what = "a turn hangs for ever; give it cancel_at, or its route or client a bound in seconds"
     except OSError as error:
         what = f"cannot be played: {error.strerror or error}"
+    except ConfigurationError as error:
+        what = f"cannot be played: {error}"
     raise ScenarioError(printable(f"{scenario.source}: {what}"))
 
 
@@ -143,44 +155,69 @@ class _Store:
 class _Stage:
     """One turn while it is played."""
 
-    def __init__(self, number: int, turn: PlannedTurn, repeat: int, clock: VirtualClock) -> None:
+    def __init__(self, number: int, turn: PlannedTurn, repeat: int) -> None:
         self.number = number
         self.turn = turn
         self.repeat = repeat
-        self.upstream = ScriptedTransport(turn.upstream, clock=clock, name_of=_namer(turn.route))
+        self.script = Script(turn.upstream, name_of=_namer(turn.route))
         self.late: tuple[Miss, ...] = ()
         self.records: list[AuditRecord] = []
+        self.committed = False
+        """Whether a stream has begun, and with it a reply to the caller."""
+        self.content_events = 0
+        """Received so far."""
 
 
 _STAGE: Final[ContextVar[_Stage]] = ContextVar("stage")
 """The turn that the running task belongs to: turns overlap, and each has its own script."""
 
 
-class _OfTheTurn(httpx.AsyncBaseTransport):
-    """Leads each request to the upstreams of its turn."""
+def _steps_of(request: httpx.Request) -> tuple[Step, ...]:
+    """What the upstreams of the running turn do with a request."""
+    return _STAGE.get().script.next(request)
+
+
+class _WithoutSockets(httpx.AsyncBaseTransport):
+    """Carries each request to the upstreams of its turn."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        self._clock = clock
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        return await _STAGE.get().upstream.handle_async_request(request)
+        return await perform(_steps_of(request), request, self._clock)
 
 
 class _Play:
     """One scenario while it is played: its routers, one after the other, and its turns."""
 
-    def __init__(self, scenario: Scenario, clock: VirtualClock, store: _Store) -> None:
+    def __init__(self, scenario: Scenario, clock: VirtualClock, store: _Store, *, http: bool) -> None:
         self._scenario = scenario
         self._clock = clock
         self._store = store
         self._memory = store.open()
-        self._transport = _OfTheTurn()
-        self._routers = [self._router(scenario.route)]
+        self._http = http
+        self._over_sockets: OverSockets | None = None
+        self._routers: list[Router] = []
         """Those that are not closed: the one in force, and before it those that are to close."""
         self._turns: list[asyncio.Task[PlayedTurn]] = []
         self._closing: list[asyncio.Task[None]] = []
 
     async def run(self) -> tuple[PlayedTurn, ...]:
+        async with AsyncExitStack() as open_now:
+            if self._http:
+                server = await open_now.enter_async_context(ScriptedServer(self._clock))
+                open_now.enter_context(self._clock.hold(server.busy))
+                # what a router has in production, but for a proxy, which could not reach the server
+                transports = Transports(proxied=False)
+                open_now.push_async_callback(transports.aclose)
+                self._over_sockets = OverSockets(server, _steps_of, self._clock, transports)
+            return await self._run()
+
+    async def _run(self) -> tuple[PlayedTurn, ...]:
         try:
+            self._routers.append(self._router(self._scenario.route))
             for number, (turn, repeat) in enumerate(_each(self._scenario.turns), 1):
-                stage = _Stage(number, turn, repeat, self._clock)
+                stage = _Stage(number, turn, repeat)
                 await self._until(stage)
                 await self._prepare(turn)
                 self._turns.append(asyncio.create_task(self._end(stage, self._begin(stage))))
@@ -241,7 +278,7 @@ class _Play:
             on_memory_error=settings.on_memory_error,
             memory_timeout_ms=settings.memory_timeout_ms,
             call=self._call if self._scenario.calls else None,
-            transport=self._transport,
+            transport=self._transport(),
             clock=self._clock,
             jitter=lambda: 0.0,
             new_id=lambda: _turn_id(_STAGE.get().number),
@@ -252,13 +289,18 @@ class _Play:
         self, target: Target, request: Mapping[str, Any], /, *, timeout: float | None
     ) -> Mapping[str, Any]:
         """A service's own client: what an upstream refuses, it tells by ClientError."""
-        upstream = HttpUpstream(self._clock, self._transport)
         # what the client adds is in the request already, or was taken out of it
         plain = replace(target, extra_body={})
         asked = Request(request, {})
-        outcome = await upstream(plain, asked, without=frozenset(), fresh=False, left=timeout)
-        if not isinstance(outcome, Verdict):
+        upstream = HttpUpstream(self._clock, self._transport())
+        try:
+            outcome = await upstream(plain, asked, Progress(), without=frozenset(), fresh=False, left=timeout)
+        finally:
+            await upstream.close()
+        if isinstance(outcome, Answer):
             return outcome.body
+        if not isinstance(outcome, Verdict):
+            raise TypeError("a stream came that was not asked for")
         raise ClientError(
             kind=outcome.kind,
             status=outcome.status,
@@ -267,32 +309,27 @@ class _Play:
             retry_after=outcome.retry_after,
         )
 
-    def _begin(self, stage: _Stage) -> asyncio.Task[Reply]:
+    def _transport(self) -> httpx.AsyncBaseTransport:
+        """What carries requests."""
+        return self._over_sockets or _WithoutSockets(self._clock)
+
+    def _begin(self, stage: _Stage) -> asyncio.Task[None]:
         """Start a turn on the router that is there now."""
         _STAGE.set(stage)
         turn = stage.turn
-        calling = asyncio.create_task(
-            self._routers[-1].turn(
-                turn.request,
-                session=turn.session,
-                agent=turn.agent,
-                subagent=None if turn.agent is None else True,
-                final=turn.final,
-                headers=turn.headers,
-                size=turn.size,
-            )
-        )
+        calling = asyncio.create_task(_asked(self._routers[-1], stage))
         if turn.cancel_at is not None:
             asyncio.get_running_loop().call_later(turn.cancel_at, calling.cancel)
         return calling
 
-    async def _end(self, stage: _Stage, calling: asyncio.Task[Reply]) -> PlayedTurn:
+    async def _end(self, stage: _Stage, calling: asyncio.Task[None]) -> PlayedTurn:
         """What became of a turn, once it has ended."""
-        status, code = await _told(calling)
+        status, code = await _told(calling, stage)
         if calling.cancelled():
             await self._clock.sleep(AN_INSTANT)
         (record,) = stage.records
-        outcome = _outcome(record, status, code, await self._evicted(stage.turn.route, record))
+        evicted = await self._evicted(stage.turn.route, record)
+        outcome = _outcome(record, status, code, evicted, stage.content_events)
         return PlayedTurn(
             number=stage.number,
             planned=stage.turn,
@@ -334,19 +371,47 @@ def _keep(record: AuditRecord) -> None:
     _STAGE.get().records.append(record)
 
 
-async def _told(calling: asyncio.Task[Reply]) -> tuple[int | None, str | None]:
-    """Status and code that a server would tell the caller, once the turn has ended."""
+async def _asked(router: Router, stage: _Stage) -> None:
+    """Ask for the turn, and take the answer, a stream as long as there is something of it."""
+    turn = stage.turn
+    arguments: dict[str, Any] = {
+        "session": turn.session,
+        "agent": turn.agent,
+        "subagent": None if turn.agent is None else True,
+        "final": turn.final,
+        "headers": turn.headers,
+        "size": turn.size,
+    }
+    if not turn.stream:
+        await router.turn(turn.request, **arguments)
+        return
+    async with router.stream(turn.request, **arguments) as stream:
+        stage.committed = True
+        async for event in stream:
+            stage.content_events += event.content
+
+
+async def _told(calling: asyncio.Task[None], stage: _Stage) -> tuple[int | None, str | None]:
+    """Status and code that a server would tell the caller, once the turn has ended. What breaks a stream off
+    that has begun comes after its status.
+    """
     await asyncio.wait([calling])
     if calling.cancelled():
         return None, None
     try:
         calling.result()
     except TurnFailed as failed:
-        return failed.surface.status, failed.surface.code
+        return SERVED if stage.committed else failed.surface.status, failed.surface.code
     return SERVED, None
 
 
-def _outcome(record: AuditRecord, status: int | None, code: str | None, evicted: tuple[str, ...]) -> Outcome:
+def _outcome(
+    record: AuditRecord,
+    status: int | None,
+    code: str | None,
+    evicted: tuple[str, ...],
+    content_events: int,
+) -> Outcome:
     attempts = [(probe.target, attempt) for probe in record.probes for attempt in probe.attempts]
     return Outcome(
         probes=tuple(probe.target for probe in record.probes),
@@ -363,6 +428,8 @@ def _outcome(record: AuditRecord, status: int | None, code: str | None, evicted:
         took=_millis(record.took),
         not_tried={left.target: str(left.why) for left in record.not_tried},
         passed_over_for={over.target: str(over.why) for over in record.passed_over},
+        content_events=content_events,
+        interrupted=any(attempt.stream and attempt.stream.interrupted for _, attempt in attempts),
         stripped={target: attempt.stripped for target, attempt in attempts if attempt.stripped},
     )
 

@@ -51,6 +51,8 @@ def _probed(probe: ProbeRecord, *, first: bool) -> str:
         words.append(f"x{len(probe.attempts)}")
     if probe.last_resort:
         words.append("(last resort)")
+    if interrupted := _interrupted(probe):
+        words.append(interrupted)
     if probe.verdict is not None:
         words.append(probe.verdict.kind)
     elif probe.answered and not first:
@@ -58,6 +60,15 @@ def _probed(probe: ProbeRecord, *, first: bool) -> str:
     if probe.reason is not None:
         words.append("-> skipped" if probe.reason is RoutingFallbackReason.UNAVAILABLE else "-> evicted")
     return " ".join(words)
+
+
+def _interrupted(probe: ProbeRecord) -> str:
+    """That a stream broke off, and how much the caller had got of it."""
+    stream = probe.attempts[-1].stream if probe.attempts else None
+    if stream is None or not stream.interrupted:
+        return ""
+    events = "event" if stream.content_events == 1 else "events"
+    return f"interrupted after {stream.content_events} {events}" + (":" if probe.verdict is not None else "")
 
 
 def _end(record: AuditRecord) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -24,6 +25,19 @@ def test_whoever_sleeps_shorter_wakes_first_and_time_is_exact() -> None:
 
     clock.run(story())
     assert woken == [(0.25, 0.25), (60, 60), (86_400 * 3, 86_400 * 3)]
+
+
+@pytest.mark.parametrize("years", [1, 100])
+def test_after_years_a_second_is_still_a_second(years: int) -> None:
+    clock = VirtualClock()
+
+    async def story() -> float:
+        await clock.sleep(years * 31_536_000)
+        before = clock.monotonic()
+        await clock.sleep(1)
+        return clock.monotonic() - before
+
+    assert clock.run(story()) == pytest.approx(1, abs=0.001)
 
 
 def test_the_time_of_day_goes_on_with_what_was_slept() -> None:
@@ -78,6 +92,38 @@ def test_time_stands_still_while_a_thread_works() -> None:
         return seen
 
     assert clock.run(story()) == 0.0
+    assert clock.monotonic() == pytest.approx(10)
+
+
+def test_time_stands_still_while_something_is_on_its_way_through_a_socket() -> None:
+    clock = VirtualClock()
+    ours, theirs = socket.socketpair()
+
+    async def story() -> tuple[bytes, float]:
+        reader, writer = await asyncio.open_connection(sock=ours)
+        on_its_way = True
+        with clock.hold(lambda: on_its_way):
+            timer = asyncio.create_task(clock.sleep(10))
+            # only once the timer is all that the loop has left to wait for does it arrive
+            threading.Timer(0.02, theirs.send, [b"at last"]).start()
+            async with clock.timeout(5):
+                came = await reader.read(100)
+            seen, on_its_way = clock.monotonic(), False
+            await timer
+        writer.close()
+        return came, seen
+
+    with theirs:
+        assert clock.run(story()) == (b"at last", 0.0)
+    assert clock.monotonic() == pytest.approx(10)
+
+
+def test_what_held_the_time_holds_it_no_longer_once_it_has_ended() -> None:
+    clock = VirtualClock()
+    with clock.hold(lambda: True):
+        assert clock.held
+    assert not clock.held
+    clock.run(clock.sleep(10))
     assert clock.monotonic() == pytest.approx(10)
 
 

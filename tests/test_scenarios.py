@@ -9,14 +9,19 @@ from collections import Counter
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
+from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from turnout.engine import simulation
+from turnout.engine.cli import main
 from turnout.engine.errors import ScenarioError
+from turnout.engine.http import Library, Transports
 from turnout.engine.scenario import load, read_document
 from turnout.engine.scenario.answers import ANSWERS
 from turnout.engine.scenario.tables import EXPECT, TOP, TURN
@@ -79,9 +84,24 @@ def test_a_turn_can_be_expected_to_be_everything_that_is_told_of_it() -> None:
     assert list(EXPECT) == [field.name for field in fields(Outcome)]
 
 
-def test_a_scenario_is_the_same_every_time() -> None:
+@pytest.mark.parametrize("library", get_args(Library))
+def test_over_sockets_every_scenario_of_this_project_holds_and_is_told_alike(
+    library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(simulation, "Transports", partial(Transports, library))
+    without, over = (
+        CliRunner().invoke(main, ["simulate", "--trace", *http, *map(str, FILES)])
+        for http in ([], ["--http"])
+    )
+    assert without.exit_code == over.exit_code == 0
+    assert over.output == without.output
+
+
+@pytest.mark.parametrize("http", [False, True], ids=["without sockets", "over sockets"])
+def test_a_scenario_is_the_same_every_time(http: bool) -> None:
     for file in FILES:
-        first, second = ([(turn.outcome, turn.record) for turn in play(load(file))] for _ in range(2))
+        scenario = load(file)
+        first, second = ([(t.outcome, t.record) for t in play(scenario, http=http)] for _ in range(2))
         assert first == second
 
 
@@ -386,10 +406,15 @@ def test_a_turn_that_nothing_will_ever_end_is_a_mistake_in_the_file() -> None:
         (f"turns = [{{ size = 1{'0' * 30} }}]", "turns[1].size: is too large; give 0 to 1000000000"),
         (
             "turns = [{ request = { stream = true } }]",
-            "turns[1].request.stream: is not supported by this version of turnout",
+            "turns[1].request.stream: is not read here; leave it out, and give the turn itself stream = true",
         ),
         ("turns = [{ pin = 'small' }]", "turns[1].pin: is not supported by this version of turnout"),
-        ("turns = [{ stream = true }]", "turns[1].stream: is not supported by this version of turnout"),
+        ("turns = [{ stream = 'yes' }]", "turns[1].stream: is a string; give true or false"),
+        (
+            "turns = [{ stream = true }, { upstream = { small = [{ raises = 'a bug' }] } }]",
+            "turns[1].stream: does not go with raises,"
+            " for which a client of the service brings whole answers",
+        ),
         (
             "turns = [{ restore = 'smal' }]",
             "turns[1].restore: names 'smal', which is not in the ladder; did you mean small?",
@@ -409,11 +434,11 @@ def test_a_mistake_is_named_by_its_place_with_what_would_be_right(text: str, lin
         ("small = ['ok']", '.small[1]: is a string where a table is needed, like { ok = "text" }'),
         (
             "small = [{ ok = '' }, { after = 1 }]",
-            ".small[2]: tells no answer; give one of ok, status, kind, reset, hang, raises",
+            ".small[2]: tells no answer; give one of ok, status, kind, reset, hang, events, raises",
         ),
         (
             "small = [{ ok = '', hang = true }]",
-            ".small[1]: has ok and hang; give one of ok, status, kind, reset, hang, raises",
+            ".small[1]: has ok and hang; give one of ok, status, kind, reset, hang, events, raises",
         ),
         ("small = [{ ok = 3 }]", ".small[1].ok: is a whole number; give a string"),
         ("small = [{ ok = '', status = 400 }]", ".small[1]: has ok and status; give one of ok, status, "),
@@ -442,11 +467,24 @@ def test_a_mistake_is_named_by_its_place_with_what_would_be_right(text: str, lin
         ("small = [{ reset = false }]", ".small[1].reset: is false; give true, or leave it out"),
         ("small = [{ hang = true, after = 2 }]", ".small[1].after: is unknown here; choose from hang"),
         ("small = [{ ok = '', after = -1 }]", ".small[1].after: is -1; give 0 to 31536000"),
-        ("small = [{ events = [] }]", ".small[1].events: is not supported by this version of turnout"),
+        (
+            "small = [{ events = [], end = 'stop' }]",
+            ".small[1].end: is 'stop', which it cannot be; choose from",
+        ),
+        ("small = [{ events = [], every = -1 }]", ".small[1].every: is -1; give 0 to 31536000"),
+        ("small = [{ events = 'x' }]", ".small[1].events: is a string; give a list of tables"),
+        ("small = [{ ok = '', end = 'eof' }]", ".small[1].end: is unknown here; choose from ok, "),
+        ("small = [{ events = ['x'] }]", ".small[1].events[1]: is a string where a table is needed, like"),
+        ("small = [{ events = [{}, { comment = 3 }] }]", ".small[1].events[2].comment: is a whole number"),
+        ("small = [{ events = [{ comment = '', x = 1 }] }]", ".small[1].events[1].x: is unknown here"),
+        (
+            "small = [{ events = [{ event = 'error' }] }]",
+            ".small[1].events[1].data: is missing; give a table",
+        ),
     ],
 )
 def test_an_answer_that_cannot_be_given_is_named_by_its_place(answers: str, line: str) -> None:
-    (told,) = wrong(f"{ROUTE}[[turns]]\n[[turns]]\n[turns.upstream]\n{answers}")
+    (told,) = wrong(f"{ROUTE}[[turns]]\n[[turns]]\nstream = true\n[turns.upstream]\n{answers}")
     assert told.startswith(f"turns[2].upstream{line}")
 
 
@@ -477,8 +515,8 @@ def test_an_answer_that_cannot_be_given_is_named_by_its_place(answers: str, line
         ("stripped = { small = 'seed' }", ".stripped.small: is a string; give a list of strings"),
         ("took = '1 s'", ".took: is a string; give a number"),
         ("slept = nan", ".slept: is nan; give 0 to 31536000"),
-        ("interrupted = true", ".interrupted: is not supported by this version of turnout"),
-        ("content_events = 3", ".content_events: is not supported by this version of turnout"),
+        ("interrupted = 1", ".interrupted: is a whole number; give true or false"),
+        ("content_events = -3", ".content_events: is -3; give 0 to 1000000000"),
     ],
 )
 def test_an_expectation_that_could_never_hold_is_named_by_its_place(expect: str, line: str) -> None:
@@ -540,6 +578,12 @@ def test_an_expectation_that_could_never_hold_is_named_by_its_place(expect: str,
 )
 def test_what_a_scenario_shares_with_a_deployment_is_checked_as_there(text: str, line: str) -> None:
     assert wrong(f"turns = [{{}}]\n{text}") == [line]
+
+
+def test_a_stream_goes_to_a_turn_that_streams() -> None:
+    assert wrong(f"{ROUTE}[[turns]]\nupstream.small = [{{ ok = '' }}, {{ events = [] }}]") == [
+        "turns[1].upstream.small[2].events: goes with a turn that streams; give the turn stream = true"
+    ]
 
 
 def test_a_reload_is_checked_like_the_tables_that_it_changes() -> None:
@@ -626,7 +670,8 @@ def test_how_deep_a_file_may_nest_does_not_depend_on_the_interpreter(tmp_path: P
 KEYS = st.sampled_from(
     sorted(
         {*TOP, *TURN, *EXPECT, *ANSWERS}
-        | {"ladder", "on", "id", "llm_client", "small", "large", "json", "body", "url", "[1]", "end"}
+        | {"ladder", "on", "id", "llm_client", "small", "large", "json", "body", "url", "[1]"}
+        | {"end", "every", "comment", "event", "data"}
     )
 )
 VALUES = st.recursive(

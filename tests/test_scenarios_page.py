@@ -8,6 +8,7 @@ import tomllib
 from collections.abc import Iterator
 from dataclasses import MISSING, fields
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from click.testing import CliRunner, Result
@@ -15,7 +16,7 @@ from click.testing import CliRunner, Result
 from turnout.engine.cli import main
 from turnout.engine.cli.simulate import ALL_HOLD, SOME_DO_NOT, UNUSABLE
 from turnout.engine.scenario import PlannedTurn, read_document
-from turnout.engine.scenario.answers import ANSWERS
+from turnout.engine.scenario.answers import ANSWERS, COMMENT, NAMED_EVENT
 from turnout.engine.scenario.tables import (
     EXPECT,
     KEYS_NOT_YET,
@@ -27,8 +28,9 @@ from turnout.engine.scenario.tables import (
     WORDS_NOT_YET,
 )
 from turnout.engine.simulation import play
-from turnout.engine.targets import Client
-from turnout.engine.testing import Reply, refusal
+from turnout.engine.targets import Client, Format
+from turnout.engine.testing import refusal
+from turnout.engine.testing.doubles import End
 from turnout.machines.vocabulary import ErrorKind
 
 HOUSE = Path(__file__).parent.parent
@@ -104,39 +106,43 @@ class TestTheKeys:
         assert {place.split(".")[2].strip("]") for place in changed} == set(SHARED)
 
     def test_of_each_answer_and_those_beside_it(self) -> None:
-        answers, _ = tables("`[turns.upstream]`")
+        answers, *_ = tables("`[turns.upstream]`")
         assert {form: {form, *words(beside)} for form, (beside, *_) in answers.items()} == {
             form: set(keys) for form, keys in ANSWERS.items()
         }
+
+    def test_of_an_event_and_the_ends_of_a_stream(self) -> None:
+        _, _, events, ends = tables("`[turns.upstream]`")
+        _, comment, named = [tomllib.loads(f"it = {event}")["it"] for event in events]
+        assert (list(comment), list(named)) == (list(COMMENT), list(NAMED_EVENT))
+        for event in events:
+            answer = f"upstream.only = [{{ events = [{event}] }}]"
+            text = f'route.ladder = ["only"]\n[[turns]]\nstream = true\n{answer}'
+            play(read_document(tomllib.loads(text), Path("example.toml")))
+        assert [json.loads(end) for end in ends] == list(get_args(End))
 
     def test_of_the_expectations(self) -> None:
         assert list(table("`[turns.expect]`")) == list(EXPECT)
 
     def test_that_are_not_there_yet(self) -> None:
         told = words(section("Not yet in this version"))
-        assert told == KEYS_NOT_YET | WORDS_NOT_YET | {
-            "request",
-            "stream = true",
-            "passed_over_for",
-            "--http",
-        }
+        assert told == KEYS_NOT_YET | WORDS_NOT_YET | {"passed_over_for"}
 
 
 def test_each_value_that_may_be_chosen_is_named_where_it_may_be() -> None:
     expectations = table("`[turns.expect]`")
     for key in EXPECT.keys() & WORDS.keys():
         assert words(expectations[key][0]) == set(WORDS[key]) - WORDS_NOT_YET, key
-    _, kinds = tables("`[turns.upstream]`")
+    _, kinds, *_ = tables("`[turns.upstream]`")
     assert list(kinds) == list(WORDS["kind"])
     assert words(kinds["capability"][0]) - {"feature"} == set(WORDS["feature"])
 
 
 def test_each_canned_reply_has_the_status_that_the_page_tells() -> None:
-    _, kinds = tables("`[turns.upstream]`")
+    _, kinds, *_ = tables("`[turns.upstream]`")
     for kind in ErrorKind:
-        reply = refusal(kind)
-        assert isinstance(reply, Reply)
-        assert kinds[kind][0].startswith(str(reply.status)), kind
+        statuses = {str(refusal(kind).reply(spoken).status) for spoken in get_args(Format)}
+        assert statuses == {kinds[kind][0][:3]}, kind
 
 
 def test_every_range_is_told() -> None:
@@ -147,17 +153,21 @@ def test_every_range_is_told() -> None:
         assert f"{least} to {most}" in told, key
 
 
+@pytest.mark.parametrize("http", [False, True], ids=["without sockets", "over sockets"])
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda text: tomllib.loads(text)["name"])
-def test_every_scenario_of_the_page_holds(example: str) -> None:
-    played = play(read_document(tomllib.loads(example), Path("example.toml")))
+def test_every_scenario_of_the_page_holds(example: str, http: bool) -> None:
+    played = play(read_document(tomllib.loads(example), Path("example.toml")), http=http)
     assert [(turn.planned.place, miss) for turn in played for miss in turn.misses] == []
     assert all(turn.planned.expect for turn in played)
 
 
 def test_every_answer_of_the_page_can_be_given() -> None:
-    answers, _ = tables("`[turns.upstream]`")
+    answers, *_ = tables("`[turns.upstream]`")
     for form, (_, example, _) in answers.items():
-        text = f'route.ladder = ["only"]\n[[turns]]\nupstream.only = [{example.strip("`")}]'
+        stream = "true" if form == "events" else "false"
+        text = (
+            f'route.ladder = ["only"]\n[[turns]]\nstream = {stream}\nupstream.only = [{example.strip("`")}]'
+        )
         (turn,) = read_document(tomllib.loads(text), Path("example.toml")).turns
         assert form in tomllib.loads(f"it = {example.strip('`')}")["it"]
         assert len(turn.upstream["only"]) == 1

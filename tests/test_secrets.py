@@ -4,7 +4,9 @@ import asyncio
 import base64
 import json
 import logging
-from collections.abc import Callable, Mapping
+import socket
+import traceback
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -13,7 +15,7 @@ import pytest
 
 from turnout import Capture, JsonLines, Router, SqliteMemory, Target, TurnFailed
 from turnout.engine import audit
-from turnout.engine.loopback import LoopbackUpstream
+from turnout.engine.loopback import HOST, LoopbackUpstream
 
 KEY = 'sk-live/Zx"81+qqWe=77'
 URL_KEY = "urlkey-4f9c2b7d"
@@ -38,36 +40,45 @@ STATUSES = {400: "caller_error", 401: "auth", 403: "auth", 404: "model_not_found
 def everything_kept(
     status: int, error: Mapping[str, Any], folder: Path, caplog: pytest.LogCaptureFixture
 ) -> str:
-    """All that a failed turn leaves anywhere: error, record, log, repr, and the files."""
-    failures: list[TurnFailed] = []
+    """All that a turn leaves anywhere that an upstream refused."""
 
-    async def story() -> None:
+    async def story() -> TurnFailed:
         async with LoopbackUpstream(lambda _: (status, {"error": error})) as upstream:
-            target = Target(
-                "a",
-                base_url=f"{upstream.base_url}?key={URL_KEY}",
-                api_key_env="SOME_KEY",
-                extra_headers={"x-api-token": HEADER_KEY},
-                max_retries=0,
-            )
-            router = Router(
-                ladder=[target],
-                memory=SqliteMemory(folder / "evictions.db"),
-                on_record=JsonLines(folder / "records.jsonl"),
-                capture=Capture(folder),
-            )
-            async with router:
-                try:
-                    await router.turn(BODY, session="s1")
-                except TurnFailed as failed:
-                    failures.append(failed)
+            failed = await failure_at(upstream.base_url, folder)
             assert upstream.requests[0].headers["authorization"] == f"Bearer {KEY}"
-            failures[0].add_note(repr(target) + repr(router))
+            return failed
 
-    asyncio.run(asyncio.wait_for(story(), 60))
-    (failed,) = failures
+    return left_by(story(), folder, caplog)
+
+
+async def failure_at(base_url: str, folder: Path) -> TurnFailed:
+    """A failed turn of a target there, whose every credential is given."""
+    target = Target(
+        "a",
+        base_url=f"{base_url}?key={URL_KEY}",
+        api_key_env="SOME_KEY",
+        extra_headers={"x-api-token": HEADER_KEY},
+        max_retries=0,
+    )
+    router = Router(
+        ladder=[target],
+        memory=SqliteMemory(folder / "evictions.db"),
+        on_record=JsonLines(folder / "records.jsonl"),
+        capture=Capture(folder),
+    )
+    async with router:
+        with pytest.raises(TurnFailed) as failed:
+            await router.turn(BODY, session="s1")
+    failed.value.add_note(repr(target) + repr(router))
+    return failed.value
+
+
+def left_by(story: Coroutine[Any, Any, TurnFailed], folder: Path, caplog: pytest.LogCaptureFixture) -> str:
+    """All that a failed turn leaves: error, record, log, repr, and the files."""
+    failed = asyncio.run(asyncio.wait_for(story, 60))
     kept = [str(failed), repr(failed), repr(failed.error), repr(vars(failed.error)), *failed.__notes__]
     kept += [repr(failed.record), audit.encode(failed.record).decode(), repr(failed.surface), caplog.text]
+    kept += ["".join(traceback.format_exception(failed))]
     kept += [path.read_bytes().decode("latin-1") for path in sorted(folder.iterdir())]
     return "\n".join(kept)
 
@@ -107,6 +118,20 @@ def test_a_credential_that_an_upstream_echoes_is_kept_nowhere(
         assert form not in kept, form
     assert "Invalid input near" in kept
     assert "in your request" in kept
+
+
+def test_of_a_refused_connection_no_credential_of_its_url_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SOME_KEY", KEY)
+    caplog.set_level(logging.DEBUG)
+    with socket.socket() as nobody:  # takes a port, and listens to no one
+        nobody.bind((HOST, 0))
+        url = f"http://{HOST}:{nobody.getsockname()[1]}/v1"
+        kept = left_by(failure_at(url, tmp_path), tmp_path, caplog)
+    assert "refused" in kept
+    for credential in (KEY, URL_KEY, HEADER_KEY):
+        assert credential not in kept
 
 
 @pytest.mark.parametrize("status", [400, 413, 422, 503])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import json
 import os
 import resource
@@ -375,10 +377,113 @@ def test_without_descriptors_a_file_is_unusable_and_nothing_else_is_said() -> No
     assert result.output == "cat.toml: cannot be played: Too many open files\n"
 
 
-def test_real_sockets_are_not_supported_yet() -> None:
+# -- over real sockets
+
+
+STREAMS = """
+name = "streams of every end"
+
+[route]
+ladder = ["small", "large"]
+deadline_secs = 30
+
+[client]
+max_retries = 0
+
+[[turns]]
+stream = true
+[[turns]]
+stream = true
+upstream.small = [{ events = [{ comment = "" }, { comment = "" }], every = 3, end = "reset" }]
+[[turns]]
+stream = true
+[turns.upstream]
+small = [{ events = [{ choices = [{ delta = { content = "a" } }] }], end = "eof" }]
+[[turns]]
+stream = true
+[turns.upstream]
+small = [{ events = [
+  { choices = [{ delta = { content = "a" } }] },
+  { choices = [{ delta = { content = "b" } }] },
+  { error = { message = "the server is overloaded" } },
+], every = 2 }]
+[[turns]]
+stream = true
+[turns.upstream]
+small = [{ events = [{ choices = [{ delta = { content = "a" } }] }], end = "hang" }]
+[[turns]]
+stream = true
+cancel_at = 1
+[turns.upstream]
+small = [{ events = [{ choices = [{ delta = { content = "a" } }] }], end = "hang" }]
+"""
+
+
+def test_a_stream_that_was_interrupted_is_told_as_such(snapshot: SnapshotAssertion) -> None:
+    Path("streams.toml").write_text(STREAMS)
+    assert simulate("streams.toml").output == snapshot
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)], ids=["in words", "in JSON"])
+def test_over_real_sockets_the_output_is_the_same(options: tuple[str, ...]) -> None:
+    Path("streams.toml").write_text(STREAMS)
+    files = ("cat.toml", "wrong.toml", "ends.toml", "streams.toml")
+    without = simulate(*options, *files)
+    assert [simulate("--http", *options, *files).output for _ in range(3)] == [without.output] * 3
+    assert simulate("--http", *files).exit_code == without.exit_code == 1
+
+
+def test_over_real_sockets_a_story_gives_back_what_it_held() -> None:
+    Path("streams.toml").write_text(STREAMS)
+    Path("reloads.toml").write_text(reloading("at = 0"))
+    before = descriptors()
+    assert simulate("--http", "streams.toml").exit_code == 0
+    assert simulate("--http", "reloads.toml").output == simulate("reloads.toml").output
+    assert descriptors() == before
+
+
+def test_over_real_sockets_too_a_story_that_nothing_will_end_is_a_mistake_in_the_file() -> None:
+    kept = '[[turns]]\nat = 0\nrepeat = 2\nupstream.small = [{ ok = "", after = 1 }]\n'
+    hangs = f'[route]\nladder = ["small"]\n[client]\ntimeout_secs = 0\n{kept}'
+    Path("hangs.toml").write_text(f"{hangs}[[turns]]\nupstream.small = [{{ hang = true }}]")
+    before = descriptors()
+    result = simulate("--http", "hangs.toml", "cat.toml")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("hangs.toml: a turn hangs for ever; give it cancel_at")
+    assert result.stdout == simulate("cat.toml").output
+    assert descriptors() == before
+
+
+def test_over_real_sockets_too_an_idle_year_takes_no_time() -> None:
+    two = '[[turns]]\nat = 0\nrepeat = 2\nupstream.small = [{ ok = "", after = 1 }]\n'
+    year = "[[turns]]\nat = 31536000\nexpect.took = 0"
+    Path("year.toml").write_text(f'[route]\nladder = ["small"]\n{two}{year}')
+    assert simulate("--http", "year.toml").exit_code == 0
+
+
+@pytest.mark.parametrize("more", range(1, 10))
+def test_over_real_sockets_too_without_descriptors_a_file_is_unusable(more: int) -> None:
+    three = '[[turns]]\nat = 0\nrepeat = 3\nupstream.small = [{ ok = "", after = 1 }]'
+    Path("three.toml").write_text(f'[route]\nladder = ["small"]\n{three}')
+    assert simulate("--http", "three.toml").exit_code == 0  # and what is opened once for all is open
+    with limited(resource.RLIMIT_NOFILE, a_free_one() + more):
+        result = simulate("--http", "three.toml")
+    assert result.exit_code == 2
+    assert result.output.startswith("three.toml: cannot be played: ")
+    assert "Too many open files" in result.output
+
+
+def test_where_nobody_may_connect_a_file_is_unusable_over_real_sockets(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def forbidden(*_: object) -> None:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(asyncio.SelectorEventLoop, "sock_connect", forbidden)
     result = simulate("--http", "cat.toml")
     assert result.exit_code == 2
-    assert "--http is not supported by this version of turnout" in result.stderr
+    assert result.output == "cat.toml: cannot be played: Operation not permitted\n"
+    assert simulate("cat.toml").exit_code == 0
 
 
 def test_help_tells_what_it_does_an_example_and_the_exit_status() -> None:
@@ -389,3 +494,4 @@ def test_help_tells_what_it_does_an_example_and_the_exit_status() -> None:
     assert "0  every expectation holds" in lines
     assert "--json" in result.output
     assert "--trace" in result.output
+    assert "--http" in result.output

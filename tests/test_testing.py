@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, cast, get_args
 
 import httpx
 import msgspec
@@ -16,6 +17,8 @@ from turnout.engine.classify import Reply as Received
 from turnout.engine.classify import classify
 from turnout.engine.classify.verdict import Feature
 from turnout.engine.clock import VirtualClock
+from turnout.engine.sse import StreamEvent
+from turnout.engine.targets import Format
 from turnout.engine.testing import (
     Hang,
     Raises,
@@ -23,11 +26,16 @@ from turnout.engine.testing import (
     Reset,
     Scripted,
     ScriptedTransport,
+    canned,
+    events,
     in_json,
     ok,
     refusal,
 )
+from turnout.engine.testing.doubles import End
 from turnout.machines.vocabulary import ErrorKind
+
+FORMATS = get_args(Format)
 
 BODY = {"messages": [{"role": "user", "content": "hello"}]}
 
@@ -37,7 +45,10 @@ def ladder(**keys: Any) -> list[Target]:
 
 
 def played(
-    script: dict[str, list[Scripted]], turns: int = 1, **keys: Any
+    script: dict[str, list[Scripted]],
+    turns: int = 1,
+    body: Mapping[str, Any] = BODY,
+    **keys: Any,
 ) -> tuple[list[AuditRecord], ScriptedTransport]:
     """The records of some turns of one session, in virtual time."""
     clock = VirtualClock()
@@ -56,7 +67,7 @@ def played(
         async with router:
             for _ in range(turns):
                 with suppress(TurnFailed):
-                    await router.turn(BODY, session="s")
+                    await router.turn(body, session="s")
 
     clock.run(story())
     return records, transport
@@ -66,15 +77,17 @@ def asked(transport: ScriptedTransport) -> list[str]:
     return [request.url.host for request in transport.requests]
 
 
+@pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize("kind", ErrorKind)
-def test_a_canned_refusal_is_read_as_the_kind_that_it_is_of(kind: ErrorKind) -> None:
-    canned = refusal(kind)
+def test_a_canned_refusal_is_read_as_the_kind_that_it_is_of(kind: ErrorKind, format: Format) -> None:
+    canned = refusal(kind).reply(format)
     assert classify(Received(status=canned.status, body=canned.body), now=0).kind is kind
 
 
+@pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize("feature", Feature)
-def test_a_canned_capability_reject_names_its_feature(feature: Feature) -> None:
-    canned = refusal("capability", feature)
+def test_a_canned_capability_reject_names_its_feature(feature: Feature, format: Format) -> None:
+    canned = refusal("capability", feature).reply(format)
     verdict = classify(Received(status=canned.status, body=canned.body), now=0)
     assert (verdict.kind, verdict.features) == (ErrorKind.CAPABILITY, (feature,))
 
@@ -107,6 +120,88 @@ def test_the_requests_that_were_seen_are_kept_as_they_went_out() -> None:
 def test_what_an_answer_reports_of_tokens_is_in_the_record() -> None:
     records, _ = played({"small": [ok(usage={"prompt_tokens": 3, "completion_tokens": 1})]})
     assert records[0].usage == {"prompt_tokens": 3, "completion_tokens": 1}
+
+
+HELLO: dict[str, dict[str, Any]] = {
+    "openai_chat": BODY,
+    "openai_responses": {"input": "hello"},
+    "anthropic_messages": {**BODY, "max_tokens": 9},
+}
+USAGE = {
+    "openai_chat": {"prompt_tokens": 3, "completion_tokens": 1},
+    "openai_responses": {"input_tokens": 3, "output_tokens": 1},
+    "anthropic_messages": {"input_tokens": 3, "output_tokens": 1},
+}
+
+
+def streamed(scripted: Scripted, format: Format) -> tuple[list[StreamEvent], AuditRecord]:
+    """The events of a stream of one target that the caller received, and the record."""
+    clock = VirtualClock()
+    records: list[AuditRecord] = []
+    received: list[StreamEvent] = []
+
+    async def story() -> None:
+        target = Target("small", base_url="https://small.test/v1", format=format, max_retries=0)
+        transport = ScriptedTransport({"small": [scripted]}, clock=clock)
+        router = Router(
+            ladder=[target],
+            memory=InMemory(),
+            transport=transport,
+            clock=clock,
+            on_record=records.append,
+        )
+        async with router:
+            with suppress(TurnFailed):
+                async with router.stream(HELLO[format]) as stream:
+                    async for event in stream:
+                        received.append(event)  # noqa: PERF401 - those before a failure count
+
+    clock.run(story())
+    return received, records[0]
+
+
+@pytest.mark.parametrize("format", FORMATS)
+class TestInEachWireFormat:
+    @pytest.mark.parametrize("text", ["a cat", ""])
+    def test_an_answer_is_whole_or_a_stream_as_it_was_asked_for(self, format: Format, text: str) -> None:
+        canned = ok(text, usage=USAGE[format])
+        (whole,), _ = played({"small": [canned]}, body=HELLO[format], format=format)
+        received, record = streamed(canned, format)
+        for told in (whole, record):
+            assert (told.served_by, told.usage) == ("small", USAGE[format])
+        assert [event.content for event in received].count(True) == (1 if text else 0)
+        assert any(text in str(event.data) for event in received)
+
+    def test_a_stream_gets_the_finish_marker_that_its_events_do_not_have(self, format: Format) -> None:
+        said = canned.streamed(format, "a cat", None)
+        complete, _ = streamed(ok("a cat"), format)
+        for given in (said, said[:-1], [*said, *canned.finish(format, said)]):
+            received, record = streamed(events(given), format)
+            assert record.state == "served"
+            assert [event.name for event in received] == [event.name for event in complete]
+
+    @pytest.mark.parametrize("end", ["eof", "reset", "hang"])
+    def test_a_stream_that_ends_otherwise_is_no_success(self, format: Format, end: End) -> None:
+        begun = canned.streamed(format, "a cat", None)[:-1]
+        received, record = streamed(events(begun, end=end, every=2, after=1), format)
+        assert [event.content for event in received].count(True) == 1
+        assert record.probes[0].attempts[0].stream is not None
+        assert record.probes[0].attempts[0].stream.interrupted
+        spoken = 1 + 2 * (len(begun) - 1)
+        assert record.took == pytest.approx(600 if end == "hang" else spoken)
+
+    def test_comments_and_named_events_are_sent_as_they_are(self, format: Format) -> None:
+        before = [{"comment": "one moment\nplease"}, {"event": "ping", "data": {"type": "ping"}}]
+        received, record = streamed(events([*before, *canned.streamed(format, "a cat", None)]), format)
+        assert record.state == "served"
+        assert b"".join(event.raw for event in received).startswith(
+            b': one moment\n: please\n\nevent: ping\ndata: {"type":"ping"}\n\n'
+        )
+
+
+def test_an_end_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(ValueError, match="end is 'stop'; give one of done, eof, reset, hang"):
+        events([], end=cast("End", "stop"))
 
 
 @pytest.mark.parametrize(

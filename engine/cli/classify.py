@@ -13,7 +13,7 @@ import click
 import msgspec
 from click.core import ParameterSource
 
-from turnout.engine.classify import UNRECOGNISED, Reply, Verdict, carries_error, classify
+from turnout.engine.classify import UNREADABLE, UNRECOGNISED, Reply, Verdict, carries_error, classify
 from turnout.engine.classify.decoding import MAX_BODY
 from turnout.engine.deployment import examine
 from turnout.engine.errors import ReplyError
@@ -25,12 +25,9 @@ from turnout.engine.replies import read
 from turnout.engine.route import Route
 from turnout.engine.suggesting import suggested
 from turnout.engine.targets import Target
-from turnout.engine.wire import openai_chat
+from turnout.engine.wire import FORMATS
 
 UNUSABLE: Final = 2
-
-UNREADABLE: Final = "unreadable"
-"""The evidence of a 200 that is neither an answer nor an error: no rule is asked about it."""
 
 LABEL: Final = 11
 WIDTH: Final = 80
@@ -191,13 +188,13 @@ def _row(label: str, text: str, colour: str | None = None) -> None:
 
 def _is_answer(reply: Reply) -> bool:
     """Whether nothing failed, as far as the formats go that can be read."""
-    if not 200 <= reply.status < 300 or reply.event is not None or reply.format != "openai_chat":
+    if not 200 <= reply.status < 300 or reply.event is not None or reply.format not in FORMATS:
         return False
     try:
         body = json.loads(reply.body)
     except (ValueError, RecursionError):
         return False
-    return openai_chat.is_answer(body) and not carries_error(reply.body)
+    return FORMATS[reply.format].is_answer(body) and not carries_error(reply.body)
 
 
 def _body() -> bytes:

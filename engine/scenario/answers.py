@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from turnout.engine.deployment.tables import Keys
-from turnout.engine.testing import Hang, Raises, Reply, Reset, Scripted, in_json, ok, refusal
+from turnout.engine.testing import Hang, Raises, Reply, Reset, Scripted, events, in_json, ok, refusal
 
 AFTER: Final[Keys] = {"after": float}
 ANSWERS: Final[Mapping[str, Keys]] = {
@@ -15,9 +15,14 @@ ANSWERS: Final[Mapping[str, Keys]] = {
     "kind": {"kind": str, "feature": str, **AFTER},
     "reset": {"reset": bool, **AFTER},
     "hang": {"hang": bool},
+    "events": {"events": object, "end": str, "every": float, **AFTER},
     "raises": {"raises": str, **AFTER},
 }
 """The forms of an answer, by the key that tells each, and the keys that it may have."""
+
+COMMENT: Final[Keys] = {"comment": str}
+NAMED_EVENT: Final[Keys] = {"event": str, "data": object}
+"""What an event may be that is no JSON object of the wire format, told by the first key."""
 
 
 def _status(values: dict[str, Any]) -> Scripted:
@@ -31,5 +36,6 @@ SCRIPTED: Final[Mapping[str, Callable[[dict[str, Any]], Scripted]]] = {
     "kind": lambda values: refusal(**values),
     "reset": lambda values: Reset(values.get("after", 0.0)),
     "hang": lambda _: Hang(),
+    "events": lambda values: events(values.pop("events"), **values),
     "raises": lambda values: Raises(values["raises"], values.get("after", 0.0)),
 }

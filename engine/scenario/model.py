@@ -23,6 +23,7 @@ class PlannedTurn:
     agent: str | None = None
     """Makes it a sub-agent's; empty, one that sent no id."""
     final: bool = False
+    stream: bool = False
     size: int | None = None
     request: Mapping[str, Any]
     headers: Mapping[str, str] = field(default_factory=dict)

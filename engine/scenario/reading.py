@@ -17,7 +17,7 @@ from turnout.engine.deployment.tables import Keys, Table, kind_of, read
 from turnout.engine.errors import ConfigurationError, ScenarioError
 from turnout.engine.printable import did_you_mean, named, printable
 from turnout.engine.route import Route
-from turnout.engine.scenario.answers import AFTER, ANSWERS, SCRIPTED
+from turnout.engine.scenario.answers import AFTER, ANSWERS, COMMENT, NAMED_EVENT, SCRIPTED
 from turnout.engine.scenario.model import PlannedTurn, Scenario
 from turnout.engine.scenario.shared import deployment_of, place_of, reloaded, route_of
 from turnout.engine.scenario.tables import (
@@ -31,10 +31,16 @@ from turnout.engine.scenario.tables import (
     WORDS,
     WORDS_NOT_YET,
 )
-from turnout.engine.testing import Scripted
+from turnout.engine.targets import Format
+from turnout.engine.testing import Raises, Scripted
 from turnout.machines.vocabulary import ErrorKind
 
-HELLO: Final[Mapping[str, Any]] = {"messages": [{"role": "user", "content": "hello"}]}
+_HELLO: Final = [{"role": "user", "content": "hello"}]
+HELLO: Final[Mapping[Format, Mapping[str, Any]]] = {
+    "openai_chat": {"messages": _HELLO},
+    "openai_responses": {"input": "hello"},
+    "anthropic_messages": {"messages": _HELLO, "max_tokens": 1024},
+}
 """The request of a turn that gives none."""
 
 
@@ -71,7 +77,7 @@ class _Listed(dict[str, object]):
 
 
 def _listed(document: Table) -> Table:
-    """The document with its lists of turns and of answers by place."""
+    """The document with its lists of turns, of answers and of events by place."""
     turns = document.get("turns")
     if not isinstance(turns, list):
         return document
@@ -81,8 +87,17 @@ def _listed(document: Table) -> Table:
 def _answers_listed(turn: object) -> object:
     if not isinstance(turn, dict) or not isinstance(upstream := turn.get("upstream"), dict):
         return turn
-    listed = {name: _Listed(them) if isinstance(them, list) else them for name, them in upstream.items()}
+    listed = {
+        name: _Listed(map(_events_listed, them)) if isinstance(them, list) else them
+        for name, them in upstream.items()
+    }
     return {**turn, "upstream": listed}
+
+
+def _events_listed(answer: object) -> object:
+    if not isinstance(answer, dict) or not isinstance(events := answer.get("events"), list):
+        return answer
+    return {**answer, "events": _Listed(events)}
 
 
 class _Reader:
@@ -107,6 +122,7 @@ class _Reader:
         shared: dict[str, Table] = {name: top.get(name, {}) for name in SHARED}
         loaded = self._deployment(shared, memory)
         turns = list(self._turns(top.get("turns"), shared, route_of(loaded) if loaded else None))
+        self._no_stream_by_call(turns)
         for name in shared["targets"]:
             if name not in self._in_ladders and not self._deployments:
                 self._findings.error(("targets", name), "", "is in no ladder; take it out, or name it there")
@@ -201,23 +217,42 @@ class _Reader:
                 # mistakes of the tables that it changes would only be told again
                 loaded = self._deployment(shared, {}, f"turns[{place}].reload.") if route else None
                 route = route_of(loaded) if loaded else None
-            ladder = [target.name for target in route.ladder] if route else []
-            self._turn(path, values, ladder)
+            self._turn(path, values, route)
             yield {**values, "place": place, "reload": reload is not None}, route
 
-    def _turn(self, path: Place, values: dict[str, Any], ladder: list[str]) -> None:
+    def _turn(self, path: Place, values: dict[str, Any], route: Route | None) -> None:
         """Check a turn's tables and turn its answers into what plays them."""
-        values.setdefault("request", HELLO)
+        ladder = [target.name for target in route.ladder] if route else []
+        values.setdefault("request", HELLO[route.ladder[0].format if route else "openai_chat"])
         if values["request"].get("stream"):
-            self._findings.error((*path, "request"), "stream", "is not supported by this version of turnout")
+            what = "is not read here; leave it out, and give the turn itself stream = true"
+            self._findings.error((*path, "request"), "stream", what)
         if "restore" in values:
             self._name(path, "restore", values["restore"], ladder)
         upstream = {}
         for name, answers in values.get("upstream", {}).items():
             self._name((*path, "upstream"), name, name, ladder)
             upstream[name] = tuple(self._answers((*path, "upstream"), name, answers))
+            if not values.get("stream"):
+                self._no_events((*path, "upstream", name), answers)
         values["upstream"] = upstream
         values["expect"] = self._expectations((*path, "expect"), values.get("expect", {}), ladder)
+
+    def _no_events(self, path: Place, answers: object) -> None:
+        """A turn that does not stream gets no stream."""
+        for index, answer in answers.items() if isinstance(answers, _Listed) else ():
+            if isinstance(answer, dict) and "events" in answer:
+                what = "goes with a turn that streams; give the turn stream = true"
+                self._findings.error((*path, index), "events", what)
+
+    def _no_stream_by_call(self, turns: list[tuple[dict[str, Any], Route | None]]) -> None:
+        """A service's own client brings whole answers."""
+        scripts = [scripted for values, _ in turns for scripted in values["upstream"].values()]
+        if any(isinstance(answer, Raises) for scripted in scripts for answer in scripted):
+            for values, _ in turns:
+                if values.get("stream"):
+                    what = "does not go with raises, for which a client of the service brings whole answers"
+                    self._findings.error(("turns", f"[{values['place']}]"), "stream", what)
 
     def _expectations(self, path: Place, table: Table, ladder: list[str]) -> dict[str, Any]:
         values = self._read(path, table, EXPECT)
@@ -256,9 +291,30 @@ class _Reader:
             self._findings.error(path, "feature", 'goes with kind = "capability" only')
         if "json" in values and "body" in values:
             self._findings.error(path, "body", "does not go with json; keep one")
+        if "events" in values:
+            values["events"] = self._events(path, values["events"])
         for mistake in mistakes("extra_headers", values.get("headers", {})):
             self._findings.error((*path, "headers"), mistake.within, mistake.what)
         return None if self._findings.wrong(path) else SCRIPTED[forms[0]](values)
+
+    def _events(self, path: Place, events: object) -> list[Table]:
+        """The events of a stream; it may have none."""
+        if not isinstance(events, _Listed):
+            self._findings.error(path, "events", f"is {kind_of(events)}; give a list of tables")
+            return []
+        return [self._event((*path, "events", index), event) for index, event in events.items()]
+
+    def _event(self, path: Place, event: object) -> Table:
+        if not isinstance(event, dict):
+            what = f'is {kind_of(event)} where a table is needed, like {{ comment = "text" }}'
+            self._findings.error(path, "", what)
+            return {}
+        for keys in (COMMENT, NAMED_EVENT):
+            if next(iter(keys)) in event:
+                for key in keys.keys() - event.keys():
+                    self._findings.error(path, key, "is missing; give a table, or the text as it is sent")
+                return self._read(path, event, keys)
+        return event
 
     def _items(self, path: Place, key: str, value: object) -> Iterable[tuple[str, object]]:
         """The items of a list that has to have some, by their places."""

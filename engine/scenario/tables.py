@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, get_args
 
 from turnout.engine.audit import WhyNotTried, WhyPassedOver
 from turnout.engine.classify.verdict import Feature
 from turnout.engine.deployment.tables import Keys, Table
 from turnout.engine.targets import MAX_SECS
+from turnout.engine.testing.doubles import End
 from turnout.machines.vocabulary import ErrorKind, RoutingFallbackReason, TurnState
 
 TOP: Final[Keys] = {
@@ -27,6 +28,7 @@ TURN: Final[Keys] = {
     "session": str,
     "agent": str,
     "final": bool,
+    "stream": bool,
     "size": int,
     "request": Mapping[str, object],
     "headers": Mapping[str, str],
@@ -56,10 +58,12 @@ EXPECT: Final[Keys] = {
     "took": float,
     "not_tried": Mapping[str, str],
     "passed_over_for": Mapping[str, str],
+    "content_events": int,
+    "interrupted": bool,
     "stripped": Table,
 }
 
-KEYS_NOT_YET: Final = frozenset({"pin", "stream", "events", "end", "every", "content_events", "interrupted"})
+KEYS_NOT_YET: Final = frozenset({"pin"})
 WORDS_NOT_YET: Final = frozenset({"gated", "cooling"})
 """What a later version of the format plays."""
 
@@ -67,9 +71,11 @@ _LONGEST: Final = int(MAX_SECS)
 RANGES: Final[Mapping[str, tuple[int, int]]] = {
     "repeat": (1, 1000),
     "size": (0, 10**9),
+    "content_events": (0, 10**9),
     "at": (0, _LONGEST),
     "cancel_at": (0, _LONGEST),
     "after": (0, _LONGEST),
+    "every": (0, _LONGEST),
     "slept": (0, _LONGEST),
     "took": (0, _LONGEST),
     "status": (200, 599),
@@ -78,6 +84,7 @@ RANGES: Final[Mapping[str, tuple[int, int]]] = {
 WORDS: Final[Mapping[str, tuple[str, ...]]] = {
     "kind": tuple(ErrorKind),
     "feature": tuple(Feature),
+    "end": get_args(End),
     "state": (TurnState.SERVED, TurnState.FAILED),
     "reasons": tuple(RoutingFallbackReason),
     "kinds": tuple(ErrorKind),
