@@ -85,7 +85,7 @@ class Drive:
         self._pulling = False
         self._watch: asyncio.Task[None] | None = None
         self._learnt: Probe | None = None
-        """The probe that had to be corrected and was answered then."""
+        """The probe that had to be corrected and was answered then, or began to be."""
         self.record: AuditRecord | None = None
         """The turn's record, once it has ended."""
         self.failure: Failure | None = None
@@ -220,6 +220,7 @@ class Drive:
             if self._streaming is not None:
                 self._streaming.cut(trigger)
             attempts, committed = tuple(probe.attempts), probe.committed
+            self._learn(probe, answered=False)
             probe.interrupt(trigger)
             self._probe = None
         self._turn.interrupt(trigger, attempts, committed=committed)
@@ -293,7 +294,11 @@ class Drive:
             probe.verdict, tuple(probe.attempts), at=self._clock.now(), committed=probe.committed
         )
         self._turn.act()
-        if probe.corrected and probe.verdict is None:
+        self._learn(probe, answered=probe.verdict is None)
+
+    def _learn(self, probe: Probe, *, answered: bool) -> None:
+        """What the correction of a probe has shown, if it helped: the answer is there, or has begun."""
+        if probe.corrected and (answered or probe.committed):
             self._learnt = probe
 
     def _new_turn(self, context: SessionContext) -> Turn:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from turnout.engine.classify.verdict import Evidence, Verdict
+from turnout.engine.classify import Evidence, Verdict, unreadable
 from turnout.engine.errors import (
     DeadlineExceeded,
     InjectionRefused,
@@ -34,6 +34,7 @@ def upstream(kind: Kind, **verdict: object) -> UpstreamError:
         (upstream(Kind.UNAVAILABLE), (502, "upstream_error", "upstream_error")),
         (upstream(Kind.UNAVAILABLE, timed_out=True), (504, "upstream_error", "upstream_timeout")),
         (upstream(Kind.UNAVAILABLE, status=200), (503, "upstream_error", "upstream_error")),
+        (UpstreamError("a", unreadable(200, "cut off")), (502, "upstream_error", "upstream_error")),
         (upstream(Kind.UNAVAILABLE, status=302), (503, "upstream_error", "upstream_error")),
         (upstream(Kind.UNAVAILABLE, status=200, code="529"), (529, "upstream_error", "upstream_error")),
         (upstream(Kind.AUTH, status=200, code="401"), (401, "upstream_error", "upstream_error")),

@@ -125,6 +125,11 @@ LOAD: Final = _table(
 
 # -- codes that mean something together with the parameter that they name
 
+UNNAMED: Final = _table(
+    (Kind.PARAMETER_REJECT, "unsupportedparameter unknownparameter unrecognizedparameter"),
+)
+"""Where nothing says which one."""
+
 UNSUPPORTED: Final = frozenset(
     {"unsupportedparameter", "unknownparameter", "unrecognizedparameter", "unsupportedvalue"}
     | {"unsupportedargument", "unknownfield", "extraforbidden"}

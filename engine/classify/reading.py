@@ -80,7 +80,7 @@ class Reader:
             fields.blamed,
         )
         self._of_sentences = (*vetoes, *overflow, *refusal, *rest)
-        self._of_codes = (*vetoes, *overflow, self._rules(tables.CODED), *rest)
+        self._of_codes = (*vetoes, *overflow, self._rules(tables.CODED), *rest, self._codes(codes.UNNAMED))
 
     def classify(self, reply: Reply, *, now: float, rules: Sequence[ErrorRule] = ()) -> Verdict:
         """Read a reply that is no complete answer. Total: any status, headers and bytes have a verdict.
