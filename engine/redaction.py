@@ -186,8 +186,9 @@ class Redactor:
         return [_unquoted(text, each, quoted) for text, each in zip(texts, folded, strict=True)]
 
     def _may_quote(self, text: str) -> bool:
-        """Whether a short text, as most messages are, may share a run with the request: it is looked up there,
-        which is faster by far than to look through the request.
+        """Whether a short text, as most messages are, may share a run with the request.
+
+        It is looked up there, which is faster by far than to look through the request.
 
         A run covers one of the text's own blocks; where some stand in the request by chance, no run around
         them does.
@@ -307,6 +308,8 @@ def _needles(secrets: tuple[str, ...]) -> tuple[tuple[str, bool], ...]:
         forms += [(secret, False), (secret.replace("\\", ""), False), (secret.replace(" ", "+"), False)]
         forms += [(form, True) for form in _in_base64(secret)]
     folded = {(_fold(form, _CREDENTIAL, _as_credential).text, in_base64) for form, in_base64 in forms}
+    # percent-encoded as a whole, what looks like an escape in it comes back as it is
+    folded |= {("".join(map(_as_credential, secret)), False) for secret in secrets}
     return tuple(sorted(needle for needle in folded if len(needle[0]) >= SHORTEST_SECRET // 2))
 
 

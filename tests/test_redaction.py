@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from turnout.engine.classify.verdict import Evidence, Verdict
@@ -50,6 +50,7 @@ def test_a_credential_is_found_in_every_form_that_an_upstream_may_echo(form: str
     assert cleaned.startswith("Incorrect key: ")
 
 
+@example("000000%\\f0")
 @given(st.text(st.characters(codec="ascii", exclude_categories=["Cc", "Zs"]), min_size=8, max_size=60))
 def test_no_credential_survives_whatever_it_is_made_of(key: str) -> None:
     assume(sum(map(str.isalnum, key)) >= 8 and key not in "[credential]")
