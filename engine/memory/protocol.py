@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from msgspec import Struct
 
@@ -17,16 +17,41 @@ class Change(Struct, frozen=True):
     identity: Identity
     eviction: Eviction
     why: str
-    """`served`, `restored`, `forgotten` or `expired`."""
+    """`served`, `restored`, `forgotten`, `expired`, or `crowded out` by more recently used sessions."""
+
+
+class Held(Struct, frozen=True):
+    """What one identity holds."""
+
+    identity: Identity
+    last_use: float
+    """In seconds since 1970; it may lie up to min(1 h, ttl/10) behind."""
+    evictions: tuple[Eviction, ...]
+
+
+class Page(NamedTuple):
+    """A part of what a memory holds."""
+
+    held: tuple[Held, ...]
+    cursor: str
+    """Where the next part begins, in the store's own words; empty if this was the last."""
+
+
+class Swept(NamedTuple):
+    """What one step of a sweep has come to."""
+
+    changes: tuple[Change, ...]
+    more: bool
+    """Whether this pass has not come to its end."""
 
 
 class Memory(Protocol):
     """Keeps the evictions of every identity, and which injected keys a target has refused.
 
     Times are in seconds since 1970. Recording, stripping and removing commute with what other
-    turns and processes do, so no lock is held between two calls. Each method raises
-    MemoryTrouble where the store fails, and has changed nothing then. None of them blocks the
-    event loop.
+    turns and processes do, so no lock is held between two calls, and each may be done again
+    later without harm. Each method raises MemoryTrouble where the store fails, and has changed
+    nothing then. None of them blocks the event loop.
     """
 
     async def read(self, identity: Identity, *, now: float) -> SessionContext:
@@ -53,7 +78,9 @@ class Memory(Protocol):
     async def forget(
         self, namespace: str, session: str, agent: str | None = None, *, now: float
     ) -> tuple[Change, ...]:
-        """Remove what exists for a session with all its agents, or for one agent of it (`""` is the root)."""
+        """Remove what was recorded until now for a session with all its agents, or for one agent of it
+        (`""` is the root). What is of a later time stands, also when this is done late.
+        """
         ...
 
     async def restore_everywhere(self, namespace: str, target: str, fingerprint: str) -> None:
@@ -86,6 +113,31 @@ class Memory(Protocol):
         """Add to what the target has refused, for every session. It is durable when this returns.
 
         Neither `forget` nor `restore_everywhere` takes it back.
+        """
+        ...
+
+    async def held(
+        self,
+        namespace: str,
+        session: str | None = None,
+        *,
+        now: float,
+        cursor: str = "",
+        most: int = 1000,
+    ) -> Page:
+        """Who holds evictions, and which: a part of all, or of one session.
+
+        What is there from the first part to the last is in one of them; what comes or goes meanwhile may be.
+
+        Args:
+            cursor: where the part begins, as the one before says.
+            most: about how many identities a part has.
+        """
+        ...
+
+    async def sweep(self, namespace: str, *, now: float, most: int = 1000) -> Swept:
+        """One step of a pass that removes what has expired, and the least recently used sessions beyond
+        `max_sessions`. Looks at about `most` identities; the next step goes on from there.
         """
         ...
 
