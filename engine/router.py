@@ -27,6 +27,9 @@ from turnout.engine.http import Library, Transports
 from turnout.engine.identity import Asking, as_id, identify
 from turnout.engine.memory import from_url
 from turnout.engine.memory.bounded import BoundedMemory, OnMemoryError
+from turnout.engine.memory.ids import shown
+from turnout.engine.memory.keeper import Keeper
+from turnout.engine.memory.operations import Forget, Remove, Restore
 from turnout.engine.memory.protocol import Change, Memory
 from turnout.engine.memory.sqlite import SqliteMemory
 from turnout.engine.policy import Policy
@@ -67,6 +70,8 @@ class Router:
         memory: where evictions are kept; a SQLite file `turnout.db` by default. Closed with the router.
         namespace: keeps the sessions of one embedder apart from another's in the same memory.
         on_record: called with the record of each turn, within the turn. One that raises is logged.
+        on_change: called with each eviction that was removed: when, whose, which and why. One that raises is
+            logged.
         call: makes the calls, where the service has a client of its own.
         capture: keeps the replies that no rule knows, to correct or report how they are read.
         on_memory_error: `serve` (go on without, and note it) or `raise` (the turn is broken).
@@ -92,6 +97,7 @@ class Router:
         memory: Memory | None = None,
         namespace: str = "",
         on_record: Sink | None = None,
+        on_change: Callable[[Change], Any] | None = None,
         call: Call | None = None,
         capture: Capture | None = None,
         on_memory_error: OnMemoryError = "serve",
@@ -106,11 +112,15 @@ class Router:
             only = Route(id=DEFAULT_ROUTE, ladder=tuple(ladder), policy=policy, deadline_secs=deadline_secs)
             routes = (only, *routes)
         self._routes = _by_id(routes, calls=call is not None)
-        self._memory = memory if memory is not None else SqliteMemory(DEFAULT_MEMORY)
         self._namespace = as_id(namespace)
         self._on_memory_error: OnMemoryError = on_memory_error
-        self._memory_timeout_ms = memory_timeout_ms
         self._clock = clock if clock is not None else SystemClock()
+        self._keeper = Keeper(
+            memory if memory is not None else SqliteMemory(DEFAULT_MEMORY),
+            self._clock,
+            timeout_ms=memory_timeout_ms,
+            on_change=on_change,
+        )
         self._upstream: HttpUpstream | CallUpstream
         if call is None:
             if transport is None or isinstance(transport, str):
@@ -164,6 +174,11 @@ class Router:
         if "capture" not in arguments and loaded.capture is not None:
             from_file["capture"] = Capture(loaded.capture.dir, max_bytes=loaded.capture.max_bytes)
         return cls(**{**from_file, **arguments})
+
+    @property
+    def memory(self) -> Keeper:
+        """The memory as this router keeps it: `router.memory.health` says how it is."""
+        return self._keeper
 
     @property
     def routes(self) -> Mapping[str, Route]:
@@ -264,12 +279,13 @@ class Router:
         """Forget a session with all its agents, or one agent of it (`""` is the root).
 
         Raises:
-            MemoryTrouble: the memory could not be written.
+            MemoryTrouble: the memory could not be written now. It is kept, and written when it is back.
         """
         with self._life.turn():
             now = self._clock.now()
-            whose = None if agent is None else as_id(agent)
-            return await self._memory.forget(self._namespace, as_id(session), whose, now=now)
+            who = shown(Identity(self._namespace, as_id(session), as_id(agent)))
+            whose = None if agent is None else who.agent
+            return tuple(await self._keeper.do(Forget(who.namespace, who.session, whose, now)))
 
     async def restore(
         self, session: str | None = None, *, target: str, agent: str = ""
@@ -287,13 +303,13 @@ class Router:
             fingerprints = self._fingerprints(target)
             if session is None:
                 for fingerprint in fingerprints:
-                    await self._memory.restore_everywhere(self._namespace, target, fingerprint)
+                    await self._keeper.do(Restore(self._namespace, target, fingerprint))
                 return ()
-            identity = Identity(self._namespace, as_id(session), as_id(agent))
+            identity = shown(Identity(self._namespace, as_id(session), as_id(agent)))
             now = self._clock.now()
-            known = await self._memory.read(identity, now=now)
+            known = await self._keeper.read(identity)
             evictions = [e for e in known.evictions if e.target == target]
-            return await self._memory.remove(identity, evictions, now=now, why="restored")
+            return tuple(await self._keeper.do(Remove(identity, evictions, now, "restored")))
 
     async def close(self) -> None:
         """Wait for the turns in flight, then refuse further ones, and close connections and memory."""
@@ -310,7 +326,7 @@ class Router:
         try:
             await self._upstream.close()
         finally:
-            await self._memory.close()
+            await self._keeper.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -354,12 +370,11 @@ class Router:
 
     def _drive(self, route: Route, request: Request, asking: Asking) -> Drive:
         memory = BoundedMemory(
-            self._memory,
-            asking.identity,
+            self._keeper,
+            asking.identity and shown(asking.identity),
             self._clock,
             namespace=self._namespace,
             on_error=self._on_memory_error,
-            timeout_ms=self._memory_timeout_ms,
         )
         return Drive(route, request, asking, memory, self._around)
 

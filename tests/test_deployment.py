@@ -975,7 +975,12 @@ class TestErrors:
 
 class TestMemory:
     @pytest.mark.parametrize(
-        "url", ["memory:", "sqlite:turnout.db", "sqlite:/var/lib/turnout.db", "sqlite:./a b.db"]
+        "url",
+        [
+            *("memory:", "sqlite:turnout.db", "sqlite:/var/lib/turnout.db", "sqlite:./a b.db"),
+            *("redis://cache", "redis://cache:6379/2", "rediss://cache/0?ssl_ca_certs=ca.pem"),
+            *("redis://[::1]:6379", "unix:///run/redis.sock", "unix:///run/redis.sock?db=3"),
+        ],
     )
     def test_a_memory(self, url: str) -> None:
         deployment = examined(
@@ -987,10 +992,21 @@ class TestMemory:
     @pytest.mark.parametrize(
         ("url", "what"),
         [
-            ("redis://cache:6379", "redis is not supported by this version; give sqlite:PATH or memory:"),
-            ("rediss://cache", "rediss is not supported by this version; give sqlite:PATH or memory:"),
-            ("postgres://db", "is no memory; give sqlite:PATH or memory:"),
-            ("memory:x", "is no memory; give sqlite:PATH or memory:"),
+            ("postgres://db", "is no memory; give sqlite:PATH, redis://HOST:PORT/DB or memory:"),
+            ("memory:x", "is no memory; give sqlite:PATH, redis://HOST:PORT/DB or memory:"),
+            ("redis:", "names no host; give one like redis://cache:6379/0"),
+            ("redis:///0", "names no host"),
+            ("redis://cache:0", "names no host"),
+            ("redis://cache:x", "is no address of a Redis store"),
+            ("redis://[cache", "is no address of a Redis store"),
+            ("redis://cache/one", "names a database that is no number"),
+            ("redis://cache?db=one", "names a database that is no number"),
+            ("redis://cache?decode_responses=1", "has an option that is unknown here behind its ?; give db"),
+            ("redis://cache/0#1", "holds what has to be percent-encoded"),
+            ("unix://run/redis.sock", "names no socket"),
+            ("unix:", "names no socket"),
+            ("env:", "is no name of an environment variable; give one like REDIS_URL"),
+            ("env:REDIS URL", "is no name of an environment variable; give one like REDIS_URL"),
             ("sqlite:", "names no file"),
             ("sqlite::memory:", "names no file"),
             ("sqlite:///turnout.db", "names no file"),
@@ -1000,6 +1016,53 @@ class TestMemory:
     )
     def test_no_memory(self, url: str, what: str) -> None:
         assert only(small(memory={"url": url})).startswith(f"error: [memory] url: {what}")
+
+    @pytest.mark.parametrize(
+        "url",
+        [
+            f"redis://me:{MIXED}@cache",
+            f"redis://:{MIXED}@cache/0",
+            f"rediss://cache?password={MIXED}",
+            f"redis://me:{MIXED}#?/@cache",
+            f"unix://me:{MIXED}@/run/redis.sock",
+        ],
+    )
+    def test_a_password_belongs_into_the_environment_with_its_url(self, url: str) -> None:
+        (told_of_it,) = told(small(memory={"url": url}))
+        assert told_of_it.startswith(
+            "error: [memory] url: holds a credential, which does not belong in a file"
+        )
+        assert told_of_it.endswith("put the whole url into an environment variable, as in env:REDIS_URL")
+
+    @pytest.mark.parametrize(
+        "url", ["rediss://me:swordfish@cache", "redis://:swordfish@localhost", "sqlite:x.db", "memory:"]
+    )
+    def test_a_url_in_the_environment_may_be_any_and_hold_a_password(self, url: str) -> None:
+        examination = examined(small(memory={"url": "env:STORE"}), STORE=url)
+        assert examination.findings == ()
+        assert examination.deployment is not None
+        assert examination.deployment.memory.url == "env:STORE"
+
+    @pytest.mark.parametrize(
+        ("environ", "level", "what"),
+        [
+            ({}, "warning", "is not set in this environment; set it where turnout runs"),
+            ({"STORE": " "}, "warning", "is not set in this environment; set it where turnout runs"),
+            ({"STORE": "redis://me:swordfish#@cache"}, "error", "holds what has to be percent-encoded"),
+            ({"STORE": "swordfish"}, "error", "is no memory; give sqlite:PATH"),
+            ({"STORE": "env:swordfish"}, "error", "names another variable; put the url itself there"),
+            ({"STORE": "redis://me:swordfish@cache"}, "warning", "sends a password in the clear"),
+        ],
+    )
+    def test_a_url_in_the_environment_is_looked_at_and_never_shown(
+        self, environ: dict[str, str], level: str, what: str
+    ) -> None:
+        (finding,) = examined(small(memory={"url": "env:STORE"}), **environ).findings
+        assert f"{finding.level}: {finding}".startswith(
+            f"{level}: deployment.toml: [memory] url: names STORE, which {what}"
+        )
+        assert "swordfish" not in str(finding)
+        assert finding.stops is not what.startswith("sends")
 
 
 KEYS = sorted(

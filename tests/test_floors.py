@@ -42,6 +42,7 @@ ONLY_IN = {
     "aiohttp": ("engine.http",),
     "httpx": ("engine.http", "engine.upstream", "engine.router", "engine.testing", "engine.simulation"),
     "sqlite3": ("engine.memory",),
+    "redis": ("engine.memory.redis",),
     "click": ("engine.cli",),
     "tomllib": ("engine.deployment",),
 }

@@ -1,9 +1,8 @@
-"""What a session remembers, kept in a dictionary and in a file: the same stories told of both."""
+"""What a session remembers: the stories that every memory has to pass, and what is of one kind only."""
 
 from __future__ import annotations
 
 import asyncio
-import itertools
 import tempfile
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -12,175 +11,46 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from memories import LARGE, NOW, SMALL, WHO, overflow, refusal, strip, stripped, using
+from memories import LARGE, NOW, SMALL, WHO, everyone, overflow, strip, stripped, sweep, using
 
 from turnout.engine.classify.verdict import Evidence
 from turnout.engine.clock import VirtualClock
 from turnout.engine.context import EMPTY, Cause, Eviction, Identity
 from turnout.engine.errors import ConfigurationError, MemoryTrouble
-from turnout.engine.memory import from_url
+from turnout.engine.memory import from_url, inmemory, sweeping
 from turnout.engine.memory.bounded import BoundedMemory, OnMemoryError
+from turnout.engine.memory.ids import kept_id, kept_namespace, shown_id
 from turnout.engine.memory.inmemory import InMemory
-from turnout.engine.memory.protocol import Change, Memory
+from turnout.engine.memory.keeper import Keeper
+from turnout.engine.memory.protocol import Memory
 from turnout.engine.memory.sqlite import SqliteMemory
-from turnout.machines.vocabulary import ErrorKind, RoutingFallbackReason, Standing
+from turnout.engine.testing.conformance import HOSTILE, MemoryConformance
+from turnout.machines.vocabulary import ErrorKind, RoutingFallbackReason
+
+
+class TestInMemory(MemoryConformance):
+    async def open(self, **options: Any) -> Memory:
+        return InMemory(**options)
+
+
+class TestSqlite(MemoryConformance):
+    shared = True
+
+    @pytest.fixture(autouse=True)
+    def _fresh(self, tmp_path: Path) -> None:
+        self.file = tmp_path / "turnout.db"
+
+    async def open(self, **options: Any) -> Memory:
+        return SqliteMemory(self.file, **options)
+
 
 STORES: dict[str, Callable[..., Memory]] = {
     "in memory": lambda folder, **options: InMemory(**options),
     "sqlite": lambda folder, **options: SqliteMemory(folder / "turnout.db", **options),
 }
 
-Tell = Callable[..., None]
 
-
-@pytest.fixture(params=STORES)
-def tell(request: pytest.FixtureRequest, tmp_path: Path) -> Tell:
-    """Tells a story of a fresh memory of each kind."""
-
-    def tell_it(story: Callable[[Memory], Coroutine[Any, Any, None]], **options: Any) -> None:
-        async def tale() -> None:
-            async with using(STORES[request.param](tmp_path, **options)) as memory:
-                await story(memory)
-
-        asyncio.run(tale())
-
-    return tell_it
-
-
-# -- what every memory does
-
-
-def test_nothing_is_remembered_of_a_session_that_was_never_seen(tell: Tell) -> None:
-    async def story(memory: Memory) -> None:
-        assert await memory.read(WHO, now=NOW) == EMPTY
-
-    tell(story)
-
-
-def test_what_was_recorded_is_read_back_whole(tell: Tell) -> None:
-    async def story(memory: Memory) -> None:
-        for eviction in (refusal("image", "tools"), overflow(9000), refusal("audio", target=LARGE)):
-            await memory.record(WHO, eviction)
-        read = await memory.read(WHO, now=NOW)
-        assert set(read.evictions) == {
-            refusal("image", "tools"),
-            overflow(9000),
-            refusal("audio", target=LARGE),
-        }
-        assert read.standing(SMALL, "f1") is Standing.EVICTED
-
-    tell(story)
-
-
-OVERLAPPING = (
-    refusal("image", turn="t1", at=NOW + 1),
-    refusal("audio", "tools", turn="t2", at=NOW + 2),
-    refusal("image", turn="t3", at=NOW),
-)
-
-
-@pytest.mark.parametrize("order", [*itertools.permutations(OVERLAPPING)])
-def test_overlapping_turns_end_as_their_union_in_whatever_order_they_record(
-    tell: Tell, order: tuple[Eviction, ...]
-) -> None:
-    async def story(memory: Memory) -> None:
-        for eviction in order:
-            await memory.record(WHO, eviction)
-        (merged,) = (await memory.read(WHO, now=NOW + 2)).evictions
-        assert merged.first == OVERLAPPING[2].first
-        assert (merged.latest_turn, merged.latest_at) == ("t2", NOW + 2)
-        assert merged.refused == {("image",), ("audio", "tools")}
-
-    tell(story)
-
-
-@pytest.mark.parametrize("sizes", [*itertools.permutations((9000, 7000, 8000))])
-def test_the_smallest_size_that_overflowed_is_kept(tell: Tell, sizes: tuple[int, ...]) -> None:
-    async def story(memory: Memory) -> None:
-        for number, size in enumerate(sizes):
-            await memory.record(WHO, overflow(size, turn=f"t{number}"))
-        assert [e.size for e in (await memory.read(WHO, now=NOW)).evictions] == [7000]
-
-    tell(story)
-
-
-def test_turns_that_record_at_once_lose_nothing(tell: Tell) -> None:
-    async def story(memory: Memory) -> None:
-        records = [memory.record(WHO, refusal(f"feature{n}", turn=f"t{n}")) for n in range(50)]
-        await asyncio.gather(*records)
-        (merged,) = (await memory.read(WHO, now=NOW)).evictions
-        assert merged.refused == {(f"feature{n}",) for n in range(50)}
-
-    tell(story)
-
-
-def test_root_agents_siblings_sessions_and_namespaces_share_nothing(tell: Tell) -> None:
-    identities = [
-        Identity(namespace, session, agent)
-        for namespace in ("", "acme")
-        for session in ("s1", "s2")
-        for agent in ("", "a1", "a2")
-    ]
-
-    async def story(memory: Memory) -> None:
-        for number, who in enumerate(identities):
-            await memory.record(who, overflow(number))
-        for number, who in enumerate(identities):
-            assert (await memory.read(who, now=NOW)).evictions == (overflow(number),)
-
-    tell(story)
-
-
-HOSTILE = (
-    "'; DROP TABLE eviction; --",
-    '"',
-    "a\0b",
-    "a\0c",
-    "a\nb",
-    "%",
-    "_",
-    "é",
-    "e\u0301",
-    "日本語",
-    "🚃",
-    "\ud83d",
-    "\udc80",
-    "1",
-    "1.0",
-    " 1",
-    "NULL",
-    "x" * 100_000,
-    "x" * 100_001,
-)
-
-
-def test_hostile_ids_are_kept_apart_and_forgotten_one_by_one(tell: Tell) -> None:
-    async def story(memory: Memory) -> None:
-        identities = [Identity(name, name, name) for name in HOSTILE]
-        identities += [Identity("n", "s", name) for name in HOSTILE]
-        for number, who in enumerate(identities):
-            await memory.record(who, overflow(number))
-        for number, who in enumerate(identities):
-            assert (await memory.read(who, now=NOW)).evictions == (overflow(number),)
-        for number, who in enumerate(identities[: len(HOSTILE)]):
-            (change,) = await memory.forget(who.namespace, who.session, who.agent, now=NOW)
-            assert change == Change(NOW, who, overflow(number), "forgotten")
-        forgotten = await memory.forget("n", "s", now=NOW)
-        assert {change.identity.agent for change in forgotten} == set(HOSTILE)
-
-    tell(story)
-
-
-def test_a_reconfigured_target_is_eligible_and_what_was_learnt_before_stays_beside(tell: Tell) -> None:
-    async def story(memory: Memory) -> None:
-        await memory.record(WHO, overflow(9000, fingerprint="before"))
-        assert (await memory.read(WHO, now=NOW)).standing(SMALL, "after") is Standing.ELIGIBLE
-        await memory.record(WHO, overflow(100_000, fingerprint="after"))
-        read = await memory.read(WHO, now=NOW)
-        assert read.of(SMALL, "before") == (overflow(9000, fingerprint="before"),)
-        assert read.of(SMALL, "after") == (overflow(100_000, fingerprint="after"),)
-
-    tell(story)
+# -- in whatever order it comes
 
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
@@ -228,297 +98,6 @@ def test_a_memory_holds_exactly_what_a_context_would(kind: str, data: st.DataObj
         asyncio.run(story())
 
 
-# -- time to live
-
-
-def test_a_session_is_forgotten_when_its_time_to_live_has_passed_without_use(tell: Tell) -> None:
-    async def story(memory: Memory) -> None:
-        await memory.record(WHO, overflow(9000))
-        assert await memory.read(WHO, now=NOW + 99.5)
-        assert await memory.read(WHO, now=NOW + 100) == EMPTY
-
-    tell(story, ttl_secs=100.0)
-
-
-def test_a_session_that_comes_back_after_its_time_starts_afresh(tell: Tell) -> None:
-    async def story(memory: Memory) -> None:
-        await memory.record(WHO, overflow(9000))
-        await memory.record(WHO, refusal("image", target=LARGE))
-        late = overflow(12_000, turn="t2", at=NOW + 100)
-        await memory.record(WHO, late)
-        assert (await memory.read(WHO, now=NOW + 100)).evictions == (late,)
-
-    tell(story, ttl_secs=100.0)
-
-
-def test_what_an_older_turn_records_late_does_not_shorten_the_time_to_live(tell: Tell) -> None:
-    async def story(memory: Memory) -> None:
-        await memory.record(WHO, overflow(9000, at=NOW + 50))
-        await memory.record(WHO, refusal("image", at=NOW))
-        assert len((await memory.read(WHO, now=NOW + 149)).evictions) == 2
-
-    tell(story, ttl_secs=100.0)
-
-
-@pytest.mark.parametrize(
-    ("ttl", "used_after", "lives_until"),
-    [
-        pytest.param(100.0, 9.0, 100.0, id="within a tenth of it, use is not written"),
-        pytest.param(100.0, 10.0, 110.0, id="after a tenth of it, it is"),
-        pytest.param(86_400.0, 3599.0, 86_400.0, id="a long one within the hour: not"),
-        pytest.param(86_400.0, 3600.0, 90_000.0, id="a long one after an hour: it is"),
-        pytest.param(100.0, 100.0, 100.0, id="use after it has passed brings nothing back"),
-    ],
-)
-def test_use_prolongs_the_time_to_live(tell: Tell, ttl: float, used_after: float, lives_until: float) -> None:
-    async def story(memory: Memory) -> None:
-        await memory.record(WHO, overflow(9000))
-        await memory.touch(WHO, now=NOW + used_after)
-        assert await memory.read(WHO, now=NOW + lives_until - 0.5)
-        assert await memory.read(WHO, now=NOW + lives_until) == EMPTY
-
-    tell(story, ttl_secs=ttl)
-
-
-def test_use_by_an_identity_that_holds_nothing_leaves_no_trace(tell: Tell) -> None:
-    async def story(memory: Memory) -> None:
-        await memory.touch(WHO, now=NOW)
-        assert await memory.read(WHO, now=NOW) == EMPTY
-        assert await memory.forget("", "s1", now=NOW) == ()
-
-    tell(story)
-
-
-# -- how a target comes back
-
-
-def test_an_eviction_is_removed_and_the_change_says_who_when_which_and_why(tell: Tell) -> None:
-    async def story(memory: Memory) -> None:
-        await memory.record(WHO, overflow(9000))
-        await memory.record(WHO, refusal("image"))
-        changes = await memory.remove(WHO, [overflow(9000)], now=NOW + 5, why="served")
-        assert changes == (Change(NOW + 5, WHO, overflow(9000), "served"),)
-        assert (await memory.read(WHO, now=NOW + 5)).evictions == (refusal("image"),)
-
-    tell(story)
-
-
-def test_an_eviction_that_another_turn_has_added_to_since_it_was_read_stays(tell: Tell) -> None:
-    async def story(memory: Memory) -> None:
-        await memory.record(WHO, overflow(9000))
-        read = (await memory.read(WHO, now=NOW)).evictions
-        await memory.record(WHO, overflow(8000, turn="t2", at=NOW + 1))
-        assert await memory.remove(WHO, read, now=NOW + 2, why="served") == ()
-        assert [e.size for e in (await memory.read(WHO, now=NOW + 2)).evictions] == [8000]
-
-    tell(story)
-
-
-def test_what_is_not_there_is_not_removed(tell: Tell) -> None:
-    async def story(memory: Memory) -> None:
-        assert await memory.remove(WHO, [overflow(9000)], now=NOW, why="served") == ()
-        await memory.record(WHO, overflow(9000))
-        assert await memory.remove(WHO, [refusal("image")], now=NOW, why="served") == ()
-        assert await memory.remove(WHO, [overflow(9000)], now=NOW + 100, why="served") == ()
-        assert await memory.remove(WHO, [], now=NOW, why="served") == ()
-
-    tell(story, ttl_secs=100.0)
-
-
-def test_forgetting_a_session_forgets_all_its_agents_and_no_other_session(tell: Tell) -> None:
-    async def story(memory: Memory) -> None:
-        family = [Identity("", "s1", agent) for agent in ("", "a1", "a2")]
-        others = [Identity("", "s2"), Identity("acme", "s1", "a1")]
-        for who in family + others:
-            await memory.record(who, overflow(9000))
-        changes = await memory.forget("", "s1", now=NOW)
-        assert {(change.identity, change.why) for change in changes} == {(who, "forgotten") for who in family}
-        assert [bool(await memory.read(who, now=NOW)) for who in family] == [False] * 3
-        assert [bool(await memory.read(who, now=NOW)) for who in others] == [True] * 2
-
-    tell(story)
-
-
-@pytest.mark.parametrize("agent", ["", "a1"])
-def test_forgetting_one_agent_leaves_the_others(tell: Tell, agent: str) -> None:
-    async def story(memory: Memory) -> None:
-        for name in ("", "a1", "a2"):
-            await memory.record(Identity("", "s1", name), overflow(9000))
-        (change,) = await memory.forget("", "s1", agent, now=NOW)
-        assert change.identity == Identity("", "s1", agent)
-        for name in ("", "a1", "a2"):
-            assert bool(await memory.read(Identity("", "s1", name), now=NOW)) is (name != agent)
-
-    tell(story)
-
-
-def test_forgetting_what_is_not_there_changes_nothing(tell: Tell) -> None:
-    async def story(memory: Memory) -> None:
-        assert await memory.forget("", "s1", now=NOW) == ()
-        await memory.record(WHO, overflow(9000))
-        assert await memory.forget("", "s1", "a1", now=NOW) == ()
-        assert await memory.read(WHO, now=NOW)
-
-    tell(story)
-
-
-def test_what_had_expired_when_its_session_was_forgotten_is_said_to_have_expired(tell: Tell) -> None:
-    async def story(memory: Memory) -> None:
-        await memory.record(WHO, overflow(9000))
-        (change,) = await memory.forget("", "s1", now=NOW + 100)
-        assert change == Change(NOW + 100, WHO, overflow(9000), "expired")
-        assert await memory.forget("", "s1", now=NOW + 100) == ()
-
-    tell(story, ttl_secs=100.0)
-
-
-def test_what_is_recorded_after_a_session_was_forgotten_stands(tell: Tell) -> None:
-    async def story(memory: Memory) -> None:
-        await memory.record(WHO, overflow(9000))
-        await memory.forget("", "s1", now=NOW)
-        await memory.record(WHO, overflow(12_000, turn="t2"))
-        assert (await memory.read(WHO, now=NOW)).evictions == (overflow(12_000, turn="t2"),)
-
-    tell(story)
-
-
-def test_a_target_is_restored_for_every_session_at_once(tell: Tell) -> None:
-    async def story(memory: Memory) -> None:
-        sessions = [Identity("", f"s{n}") for n in range(5)]
-        spared = [overflow(9000, target=LARGE), overflow(9000, fingerprint="f2")]
-        for who in sessions:
-            for eviction in (overflow(9000), refusal("image"), *spared):
-                await memory.record(who, eviction)
-        await memory.record(Identity("acme", "s1"), overflow(9000))
-        await memory.restore_everywhere("", SMALL, "f1")
-        for who in sessions:
-            assert set((await memory.read(who, now=NOW)).evictions) == set(spared)
-        assert await memory.read(Identity("acme", "s1"), now=NOW)
-
-    tell(story)
-
-
-def test_what_is_recorded_after_a_restoration_stands_and_starts_afresh(tell: Tell) -> None:
-    async def story(memory: Memory) -> None:
-        for number in (2, 3, 4):
-            await memory.record(WHO, overflow(9000, turn="t1"))
-            await memory.restore_everywhere("", SMALL, "f1")
-            late = overflow(12_000, turn=f"t{number}", at=NOW + number)
-            await memory.record(WHO, late)
-            assert (await memory.read(WHO, now=NOW + number)).evictions == (late,)
-
-    tell(story)
-
-
-def test_what_a_restoration_has_overtaken_is_not_there_to_be_removed_or_forgotten(tell: Tell) -> None:
-    async def story(memory: Memory) -> None:
-        await memory.record(WHO, overflow(9000))
-        await memory.restore_everywhere("", SMALL, "f1")
-        assert await memory.remove(WHO, [overflow(9000)], now=NOW, why="served") == ()
-        assert await memory.forget("", "s1", now=NOW) == ()
-
-    tell(story)
-
-
-# -- what a target has refused of what is injected
-
-
-def test_keys_that_a_target_has_refused_are_known_for_that_target_as_it_is_configured(tell: Tell) -> None:
-    async def story(memory: Memory) -> None:
-        assert await stripped(memory) == set()
-        await strip(memory, "effort", "verbosity")
-        assert await stripped(memory) == {"effort", "verbosity"}
-        for elsewhere in (
-            {"namespace": "acme"},
-            {"target": LARGE},
-            {"fingerprint": "f2"},
-            {"configuration": "c2"},
-        ):
-            assert await stripped(memory, **elsewhere) == set()
-
-    tell(story)
-
-
-def test_keys_that_are_refused_one_after_another_add_up(tell: Tell) -> None:
-    async def story(memory: Memory) -> None:
-        await strip(memory, "effort")
-        await strip(memory, "verbosity", at=NOW + 1)
-        await strip(memory, "effort", at=NOW + 2)
-        assert await stripped(memory, now=NOW + 2) == {"effort", "verbosity"}
-
-    tell(story)
-
-
-def test_turns_that_are_corrected_at_once_lose_nothing(tell: Tell) -> None:
-    async def story(memory: Memory) -> None:
-        await asyncio.gather(*[strip(memory, f"key{n}") for n in range(50)])
-        assert await stripped(memory) == {f"key{n}" for n in range(50)}
-
-    tell(story)
-
-
-def test_what_was_learnt_under_one_configuration_is_not_dropped_by_another_in_use(tell: Tell) -> None:
-    async def story(memory: Memory) -> None:
-        await strip(memory, "effort", configuration="c1")
-        await strip(memory, "verbosity", configuration="c2", at=NOW + 1)
-        assert await stripped(memory, configuration="c1", now=NOW + 1) == {"effort"}
-        assert await stripped(memory, configuration="c2", now=NOW + 1) == {"verbosity"}
-
-    tell(story)
-
-
-def test_a_refused_key_is_tried_again_when_its_time_to_live_has_passed(tell: Tell) -> None:
-    async def story(memory: Memory) -> None:
-        await strip(memory, "effort")
-        assert await stripped(memory, now=NOW + 99.5) == {"effort"}
-        assert await stripped(memory, now=NOW + 100) == set()
-        await strip(memory, "verbosity", at=NOW + 100)
-        assert await stripped(memory, now=NOW + 100) == {"verbosity"}
-
-    tell(story, ttl_secs=100.0)
-
-
-def test_what_is_learnt_anew_prolongs_the_time_to_live_and_what_comes_late_does_not_shorten_it(
-    tell: Tell,
-) -> None:
-    async def story(memory: Memory) -> None:
-        await strip(memory, "effort")
-        await strip(memory, "verbosity", at=NOW + 50)
-        await strip(memory, "store", at=NOW + 20)
-        assert await stripped(memory, now=NOW + 149.5) == {"effort", "verbosity", "store"}
-        assert await stripped(memory, now=NOW + 150) == set()
-
-    tell(story, ttl_secs=100.0)
-
-
-def test_namespaces_share_no_refused_keys_however_they_are_named(tell: Tell) -> None:
-    async def story(memory: Memory) -> None:
-        for number, name in enumerate(HOSTILE):
-            await strip(memory, f"key{number}", namespace=name)
-        for number, name in enumerate(HOSTILE):
-            assert await stripped(memory, namespace=name) == {f"key{number}"}
-
-    tell(story)
-
-
-@pytest.mark.parametrize("first", ["restored", "stripped"])
-def test_refused_keys_are_no_sessions_and_outlive_its_end_and_a_restoration(tell: Tell, first: str) -> None:
-    async def story(memory: Memory) -> None:
-        if first == "restored":
-            await memory.restore_everywhere("", SMALL, "f1")
-        await strip(memory, "effort")
-        await memory.record(WHO, overflow(9000))
-        assert (await memory.read(WHO, now=NOW)).evictions == (overflow(9000),)
-        await memory.restore_everywhere("", SMALL, "f1")
-        assert await memory.read(WHO, now=NOW) == EMPTY
-        await strip(memory, "verbosity")
-        assert await memory.read(WHO, now=NOW) == EMPTY
-        await memory.forget("", "s1", now=NOW)
-        assert await stripped(memory) == {"effort", "verbosity"}
-
-    tell(story)
-
-
 corrections = st.tuples(
     st.sampled_from(["c1", "c2", "c3"]),
     st.frozensets(st.sampled_from(["effort", "verbosity", "store", "é\0'"]), min_size=1),
@@ -548,67 +127,127 @@ def test_corrections_end_as_their_union_in_whatever_order_they_are_kept(
         asyncio.run(story())
 
 
-def test_closing_twice_is_closing_once(tell: Tell) -> None:
-    async def story(memory: Memory) -> None:
-        await memory.record(WHO, overflow(9000))
-        await memory.close()
-        await memory.close()
+# -- ids as they are kept
 
-    tell(story)
+
+def test_an_id_of_up_to_128_bytes_is_kept_as_it_is() -> None:
+    for text in ("", "s1", "a\0b", "é" * 64, "x" * 128):
+        assert kept_id(text) == kept_namespace(text) == text
+
+
+def test_an_id_takes_at_most_128_bytes_and_what_is_shown_of_it_is_kept_the_same() -> None:
+    for text in (*HOSTILE, "x" * 2**20):
+        kept = kept_id(text)
+        assert len(kept if isinstance(kept, bytes) else kept.encode()) <= 128
+        assert kept_id(shown_id(kept)) == kept
+        assert shown_id(kept).isprintable() or shown_id(kept) == text
+
+
+def test_ids_and_namespaces_that_differ_are_kept_differently() -> None:
+    digests = {shown_id(kept_id(text)) for text in HOSTILE}
+    assert len({kept_id(text) for text in HOSTILE}) == len(HOSTILE)
+    names = {*HOSTILE, *digests}
+    assert len({kept_namespace(text) for text in names}) == len(names)
+
+
+@pytest.mark.parametrize("digits", ["", "0" * 63, "0" * 65, "G" * 64, "A" * 64, "0" * 64 + "\n"])
+def test_only_a_digest_is_taken_for_one(digits: str) -> None:
+    assert kept_id(f"sha256:{digits}") == f"sha256:{digits}"
 
 
 # -- in memory
 
 
-async def kept(memory: Memory, *sessions: str) -> list[str]:
-    return [session for session in sessions if await memory.read(Identity("", session), now=NOW)]
-
-
-def test_when_a_dictionary_is_full_the_least_recently_used_session_goes() -> None:
-    async def story() -> None:
-        memory = InMemory(max_sessions=4)
-        for session in ("s1", "s2", "s3", "s4"):
-            await memory.record(Identity("", session), overflow(9000))
-        await memory.record(Identity("", "s4", "a1"), overflow(9000))  # the same session, not a fifth
-        await memory.read(Identity("", "s1"), now=NOW)
-        await memory.touch(Identity("", "s2"), now=NOW)
-        await memory.record(Identity("", "s3"), overflow(8000))
-        await memory.record(Identity("", "s5"), overflow(9000))
-        assert await memory.read(Identity("", "s4", "a1"), now=NOW) == EMPTY
-        assert await kept(memory, "s1", "s2", "s3", "s4", "s5") == ["s1", "s2", "s3", "s5"]
-
+def told(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
     asyncio.run(story())
 
 
-def test_a_session_that_was_forgotten_takes_no_room() -> None:
+def test_a_list_goes_on_where_it_was_however_many_have_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inmemory._Roll, "_BLOCK", 4)
+
     async def story() -> None:
-        memory = InMemory(max_sessions=2)
-        await memory.record(Identity("", "s1"), overflow(9000))
-        await memory.record(Identity("", "s2"), overflow(9000))
-        await memory.forget("", "s2", now=NOW)
-        await memory.record(Identity("", "s3"), overflow(9000))
-        assert await kept(memory, "s1", "s3") == ["s1", "s3"]
+        memory = InMemory()
+        for number in range(50):
+            await memory.record(Identity("", f"s{number}"), overflow(number))
+        for number in range(50):
+            if number % 10:
+                await memory.forget("", f"s{number}", now=NOW)
+        for most in (1, 2, 100):
+            found = await everyone(memory, most=most)
+            assert [held.identity.session for held in found] == ["s0", "s10", "s20", "s30", "s40"]
 
-    asyncio.run(story())
+    told(story)
 
 
-def test_when_a_dictionary_is_full_the_least_recently_used_target_is_asked_with_everything_again() -> None:
+def test_a_namespace_that_holds_nothing_takes_no_room() -> None:
+    async def story() -> None:
+        memory = InMemory(ttl_secs=100.0)
+        for number in range(100):
+            await memory.record(Identity(f"n{number}", "s1"), overflow(9000))
+            await memory.forget(f"n{number}", "s1", now=NOW)
+            await sweep(memory, f"n{number}", now=NOW)
+        assert not memory._spaces
+
+    told(story)
+
+
+def test_a_namespaces_least_recently_used_target_is_asked_with_everything_again() -> None:
     async def story() -> None:
         memory = InMemory(max_sessions=3)
-        for namespace in ("n1", "n2", "n3"):
-            await strip(memory, "effort", namespace=namespace)
-        await strip(memory, "verbosity", namespace="n1")
-        await stripped(memory, namespace="n2")
-        await strip(memory, "effort", namespace="n4")
-        known = {name: await stripped(memory, namespace=name) for name in ("n1", "n2", "n3", "n4")}
-        assert [name for name, keys in known.items() if keys] == ["n1", "n2", "n4"]
+        await strip(memory, "effort", namespace="other", target="t1")
+        for target in ("t1", "t2", "t3"):
+            await strip(memory, "effort", target=target)
+        await strip(memory, "verbosity", target="t1")
+        await stripped(memory, target="t2")
+        await strip(memory, "effort", target="t4")
+        known = {name: await stripped(memory, target=name) for name in ("t1", "t2", "t3", "t4")}
+        assert [name for name, keys in known.items() if keys] == ["t1", "t2", "t4"]
+        assert await stripped(memory, namespace="other", target="t1") == {"effort"}
 
-    asyncio.run(story())
+    told(story)
+
+
+# -- more to crowd out than a pass remembers
+
+
+@pytest.mark.parametrize("kind", STORES)
+def test_passes_follow_each_other_until_no_session_is_too_many(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sweeping, "MOST_VICTIMS", 3)
+
+    async def story() -> None:
+        async with using(STORES[kind](tmp_path, max_sessions=2)) as memory:
+            for number in range(12):
+                await memory.record(Identity("", f"s{number}"), overflow(9000, at=NOW + number * 7 % 12))
+            changes = await sweep(memory, now=NOW + 20, most=5)
+            assert [change.eviction.latest_at for change in changes] == [NOW + age for age in range(10)]
+
+    told(story)
+
+
+def test_of_those_used_at_the_same_time_the_first_is_the_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweeping, "MOST_VICTIMS", 3)
+    oldest: sweeping.Oldest[str] = sweeping.Oldest()
+    for last_use, who in ((2.0, "a"), (1.0, "b"), (2.0, "c"), (1.0, "d"), (2.0, "e")):
+        oldest.add(last_use, who)
+    assert oldest.in_order() == [(1.0, "b"), (1.0, "d"), (2.0, "a")]
 
 
 def test_a_url_of_another_kind_of_store_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="give sqlite:PATH or memory:"):
+    with pytest.raises(ConfigurationError, match="names no store"):
         from_url("postgres://x", ttl_secs=1, max_sessions=1, durability="process")
+
+
+def test_a_url_says_how_many_sessions_are_kept(tmp_path: Path) -> None:
+    async def story() -> None:
+        for url in ("memory:", f"sqlite:{tmp_path}/turnout.db"):
+            async with using(from_url(url, ttl_secs=100, max_sessions=1, durability="process")) as memory:
+                for session in ("s1", "s2"):
+                    await memory.record(Identity("", session), overflow(9000))
+                assert len(await sweep(memory, now=NOW)) == 1
+
+    told(story)
 
 
 # -- as one turn uses it
@@ -639,7 +278,8 @@ def a_turns(
     memory: Memory, clock: VirtualClock, *, namespace: str = "", on_error: OnMemoryError = "serve"
 ) -> BoundedMemory:
     """The memory of a turn that belongs to no session."""
-    return BoundedMemory(memory, None, clock, namespace=namespace, on_error=on_error, timeout_ms=250)
+    keeper = Keeper(memory, clock, timeout_ms=250)
+    return BoundedMemory(keeper, None, clock, namespace=namespace, on_error=on_error)
 
 
 def test_a_turn_without_a_session_knows_and_keeps_what_targets_have_refused() -> None:

@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from memories import LARGE, NOW, SMALL, WHO, overflow, refusal, strip, stripped, using
+from memories import LARGE, NOW, SMALL, WHO, everyone, overflow, refusal, strip, stripped, sweep, using
 
 from turnout.engine.clock import VirtualClock
 from turnout.engine.context import EMPTY, Eviction, Identity
@@ -25,6 +25,7 @@ from turnout.engine.errors import ConfigurationError, MemoryTrouble
 from turnout.engine.memory.protocol import Memory
 from turnout.engine.memory.sqlite import SqliteMemory
 from turnout.engine.memory.sqlite_schema import APPLICATION_ID, SCHEMA
+from turnout.engine.memory.sqlite_sweep import AT_ONCE
 
 
 @pytest.fixture
@@ -326,6 +327,138 @@ def test_only_the_owner_can_read_the_files(file: Path, umask: int) -> None:
         asyncio.run(story())
     finally:
         os.umask(before)
+
+
+def test_a_file_of_long_ids_is_no_larger_than_one_of_ids_of_128_bytes(tmp_path: Path) -> None:
+    async def story(name: str, size: int) -> int:
+        async with using(SqliteMemory(tmp_path / name)) as memory:
+            for number in range(20):
+                who = Identity("n" * size, str(number).rjust(size, "s"), "a" * size)
+                await memory.record(who, overflow(9000))
+                await strip(memory, "effort", namespace=who.namespace)
+        return (tmp_path / name).stat().st_size
+
+    assert asyncio.run(story("long", 2**20)) <= asyncio.run(story("short", 128))
+
+
+# -- a file of an older schema
+
+FIXTURES = Path(__file__).parent / "fixtures"
+FIRST_MACHINE = "8632818e3987cd0b"
+"""The standing machine's digest in the first of them."""
+
+
+def older(file: Path, version: int) -> None:
+    """Make the file as the code of that schema left it."""
+    with closing(sqlite3.connect(file)) as other:
+        other.executescript((FIXTURES / f"sqlite_schema_{version}.sql").read_text())
+
+
+def test_there_is_a_file_of_every_older_schema() -> None:
+    assert {path.name for path in FIXTURES.glob("sqlite_schema_*.sql")} >= {
+        f"sqlite_schema_{version}.sql" for version in range(1, SCHEMA)
+    }
+
+
+def test_a_file_of_schema_1_loads_with_everything_in_it(file: Path) -> None:
+    older(file, 1)
+    long = Identity("acme", "x" * 200, "y" * 129)
+    expected = {
+        WHO: {overflow(9000).merge(overflow(7000, turn="t2", at=NOW + 1)), refusal("image", "tools")},
+        Identity("", "s1", "a1"): {refusal("audio", target=LARGE)},
+        Identity("acme", "s2"): {refusal("image")},  # `large` had been restored for every session
+        Identity("acme", "日本語"): {overflow(8000)},
+        Identity("acme", "\ud83d"): {overflow(8001)},
+        long: {overflow(8002)},
+        Identity("z" * 129, "s1"): {overflow(8003)},
+    }
+
+    async def story() -> None:
+        async with using(SqliteMemory(file)) as memory:
+            for who, evictions in expected.items():
+                read = (await memory.read(who, now=NOW + 1)).evictions
+                assert set(read) == {
+                    msgspec.structs.replace(eviction, machine=FIRST_MACHINE) for eviction in evictions
+                }
+            assert await stripped(memory) == {"effort", "verbosity"}
+            assert await stripped(memory, namespace="z" * 129) == {"effort"}
+            held = [await everyone(memory, namespace) for namespace in ("", "acme", "z" * 129)]
+            assert [len(some) for some in held] == [2, 4, 1]
+            assert len(await memory.forget("acme", long.session, now=NOW + 1)) == 1
+        with closing(sqlite3.connect(file)) as other:
+            assert other.execute("PRAGMA user_version").fetchone() == (SCHEMA,)
+
+    asyncio.run(story())
+
+
+def test_an_older_file_that_two_open_at_once_is_brought_up_to_date_once(file: Path) -> None:
+    older(file, 1)
+
+    async def story() -> None:
+        async with using(SqliteMemory(file)) as one, using(SqliteMemory(file)) as other:
+            read = await asyncio.gather(*[memory.read(WHO, now=NOW) for memory in (one, other)])
+            assert [len(context.evictions) for context in read] == [2, 2]
+
+    asyncio.run(story())
+
+
+# -- a file that is swept and listed
+
+
+def test_a_step_removes_so_little_that_nobody_waits_for_it(file: Path) -> None:
+    async def story() -> None:
+        async with using(SqliteMemory(file, ttl_secs=100.0)) as memory:
+            many = [Identity("", f"s{number}") for number in range(4 * AT_ONCE)]
+            await asyncio.gather(*[memory.record(who, overflow(9000)) for who in many])
+            gone, more = 0, True
+            while more:
+                changes, more = await memory.sweep("", now=NOW + 100)
+                assert len(changes) <= AT_ONCE
+                gone += len(changes)
+            assert gone == len(many)
+            assert rows(file) == []
+
+    asyncio.run(story())
+
+
+def test_a_sweep_that_meets_a_lock_is_trouble_and_begins_anew_when_it_is_gone(file: Path) -> None:
+    async def story() -> None:
+        memory = SqliteMemory(file, ttl_secs=100.0, max_sessions=1)
+        memory._pragmas["busy_timeout"] = 0
+        async with using(memory):
+            for number in range(3):
+                await memory.record(Identity("", f"s{number}"), overflow(9000, at=NOW + number))
+            assert (await memory.sweep("", now=NOW, most=2)).more
+            with closing(lock(file)), pytest.raises(MemoryTrouble, match="could not sweep: database is lock"):
+                await memory.sweep("", now=NOW, most=2)
+            assert [c.identity.session for c in await sweep(memory, now=NOW, most=2)] == ["s0", "s1"]
+
+    asyncio.run(story())
+
+
+def test_a_list_is_read_while_another_program_writes(file: Path) -> None:
+    async def story() -> None:
+        async with using(impatient(file)) as memory:
+            await memory.record(WHO, overflow(9000))
+            with closing(lock(file)):
+                assert [held.identity for held in await everyone(memory)] == [WHO]
+
+    asyncio.run(story())
+
+
+def test_a_damaged_row_is_trouble_to_who_lists_it_and_goes_when_it_has_expired(file: Path) -> None:
+    async def story() -> None:
+        async with using(SqliteMemory(file, ttl_secs=100.0)) as memory:
+            await memory.record(WHO, overflow(9000))
+            await memory.record(WHO, refusal("image", target=LARGE))
+            change(file, "UPDATE eviction SET first = '{' WHERE target = 'small'")
+            with pytest.raises(MemoryTrouble, match="could not list: a row of target 'small' is damaged"):
+                await everyone(memory)
+            (told,) = await sweep(memory, now=NOW + 100)
+            assert told.eviction == refusal("image", target=LARGE)
+            assert rows(file) == []
+
+    asyncio.run(story())
 
 
 # -- a file that is busy
@@ -864,6 +997,22 @@ def test_a_file_of_a_newer_schema_is_added_to_and_removed_from(file: Path) -> No
     asyncio.run(story())
 
 
+def test_a_file_of_a_newer_schema_is_listed_swept_and_forgotten_late(file: Path) -> None:
+    async def story() -> None:
+        async with using(SqliteMemory(file, ttl_secs=100.0, max_sessions=1)) as memory:
+            for number in range(3):
+                await memory.record(Identity("", f"s{number}"), overflow(9000, at=NOW + number))
+            late = refusal("image", at=NOW + 50)
+            await memory.record(Identity("", "s2"), late)
+            change(file, *NEWER)
+            assert len(await everyone(memory)) == 3
+            assert [c.why for c in await sweep(memory, now=NOW + 100.5)] == ["expired", "crowded out"]
+            assert len(await memory.forget("", "s2", now=NOW + 49)) == 1
+            assert (await memory.read(Identity("", "s2"), now=NOW + 50)).evictions == (late,)
+
+    asyncio.run(story())
+
+
 def test_a_row_of_a_newer_schema_that_says_what_nobody_here_understands_is_passed_over(file: Path) -> None:
     async def story() -> None:
         async with using(SqliteMemory(file)) as memory:
@@ -924,6 +1073,9 @@ def test_a_memory_that_was_closed_says_so(file: Path) -> None:
         async with using(SqliteMemory(file)) as memory:
             await memory.read(WHO, now=NOW)
         await both_ways(memory, "it was closed; open another memory on the same file")
+        for verb, doing in (("list", memory.held("", now=NOW)), ("sweep", memory.sweep("", now=NOW))):
+            with pytest.raises(MemoryTrouble, match=f"could not {verb}: it was closed"):
+                await doing
 
     asyncio.run(story())
 

@@ -15,7 +15,7 @@ from typing import Final, Literal, get_type_hints
 
 from turnout.engine import capture, policy
 from turnout.engine.credentials import CREDENTIAL, SHORTEST_SECRET, is_credential, variable_named
-from turnout.engine.deployment.checks import over_plain_http
+from turnout.engine.deployment.checks import memory_in_environment, over_plain_http
 from turnout.engine.deployment.document import read_toml
 from turnout.engine.deployment.finding import Finding, Findings, Level, dotted, walk
 from turnout.engine.deployment.finding import Path as Place
@@ -23,6 +23,7 @@ from turnout.engine.deployment.rules import rules_of
 from turnout.engine.deployment.tables import Keys, Table, kind_of, read
 from turnout.engine.errors import ConfigurationError
 from turnout.engine.http import Library
+from turnout.engine.memory import redis_url
 from turnout.engine.policy import Policy
 from turnout.engine.printable import did_you_mean, named
 from turnout.engine.route import Route
@@ -37,7 +38,9 @@ class MemorySettings:
     """Where evictions are kept, for how long, and what happens when the store fails."""
 
     url: str = "sqlite:turnout.db"
-    """`sqlite:PATH`, relative to the working directory, or `memory:`."""
+    """`sqlite:PATH`, relative to the working directory, `redis://HOST:PORT/DB`, `memory:`, or `env:NAME`,
+    the environment variable that holds one of these.
+    """
     namespace: str = ""
     ttl_secs: float = 86_400.0
     """Seconds after its last use until an identity's evictions are forgotten."""
@@ -196,7 +199,8 @@ class _Examiner:
         """All that a deployment is made of, as far as it can be built."""
         for path, value in walk(self._document):
             if isinstance(value, str) and is_credential(path, value, _INNOCENT):
-                self.findings.error(path[:-1], path[-1], CREDENTIAL)
+                what = redis_url.CREDENTIAL if path == ("memory", "url") else CREDENTIAL
+                self.findings.error(path[:-1], path[-1], what)
         top = read(self.findings, (), self._document, FILE)
         memory = read(self.findings, ("memory",), top.get("memory", {}), MEMORY)
         http = read(self.findings, ("http",), top.get("http", {}), HTTP)
@@ -210,6 +214,7 @@ class _Examiner:
             self._target(name, target)
         routes = self._all_routes()
         self._unused()
+        self._memory(memory, environ)
         self._environment(environ)
         rules_at = {name: _rules_at(name, own) for name, own in self._targets.items()}
         return MemorySettings(**memory), HttpSettings(**http), self._capture(top), routes, rules_at
@@ -381,6 +386,22 @@ class _Examiner:
         """The targets that routes name, each once."""
         ladders = (route.get("ladder", ()) for route in self._routes.values())
         return {name: None for ladder in ladders for name in ladder if name in self._targets}
+
+    def _memory(self, values: Table, environ: Mapping[str, str]) -> None:
+        """Whether the variable that the memory's url may name is there, and holds the url of one."""
+        path, key = ("memory",), "url"
+        scheme, _, variable = values.get(key, "").partition(":")
+        if scheme != "env" or self.findings.at(path, key):
+            return
+        names = f"names {variable_named(variable)}, which"
+        if not (url := environ.get(variable, "").strip()):
+            what = f"{names} is not set in this environment; set it where turnout runs"
+            self.findings.warning(path, key, what, stops=True)
+        for what, _, stops in memory_in_environment(url) if url else ():
+            if stops:
+                self.findings.error(path, key, f"{names} {what}")
+            else:
+                self.findings.warning(path, key, f"{names} {what}")
 
     def _environment(self, environ: Mapping[str, str]) -> None:
         """Whether the credentials that routes need are there."""

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from turnout.engine import capture, route, targets
 from turnout.engine.credentials import CREDENTIAL, in_url, named_like_a_credential
 from turnout.engine.deployment.finding import HEADER
+from turnout.engine.memory import redis_url
 from turnout.engine.printable import named
 from turnout.engine.targets import MAX_SECS, usable
 from turnout.engine.upstream import NEVER_FORWARDED
@@ -69,6 +70,10 @@ def mistakes(key: str, value: Any) -> Iterator[Mistake]:
 
 def over_plain_http(url: str) -> bool:
     """Whether what is sent there can be read on its way: plain http, to a host that is not loopback."""
+    return _in_the_open(url, "http")
+
+
+def _in_the_open(url: str, scheme: str) -> bool:
     try:
         parts = urlsplit(url)
     except ValueError:  # told by the check of the URL itself
@@ -78,7 +83,7 @@ def over_plain_http(url: str) -> bool:
         loopback = ip_address(host).is_loopback
     except ValueError:
         loopback = host == "localhost" or host.endswith(".localhost")
-    return parts.scheme == "http" and not loopback
+    return parts.scheme == scheme and not loopback
 
 
 def shown(number: float) -> str:
@@ -108,11 +113,17 @@ def _base_url(url: str) -> Iterator[Mistake]:
 
 
 def _api_key_env(variable: str) -> Iterator[Mistake]:
-    # never shown: many put the key itself here
+    if what := _no_variable(variable, "OPENAI_API_KEY"):
+        yield Mistake(what)
+
+
+def _no_variable(variable: str, example: str) -> str | None:
+    """Why this names no environment variable. It is never shown: many put the credential itself there."""
     if _KEY_ITSELF.fullmatch(variable):
-        yield Mistake(f"looks like a key itself; {CREDENTIAL}")
-    elif not _VARIABLE.fullmatch(variable):
-        yield Mistake("is no name of an environment variable; give one like OPENAI_API_KEY")
+        return f"looks like a key itself; {CREDENTIAL}"
+    if not _VARIABLE.fullmatch(variable):
+        return f"is no name of an environment variable; give one like {example}"
+    return None
 
 
 def _auth_header(name: str) -> Iterator[Mistake]:
@@ -148,10 +159,15 @@ def _extra_headers(headers: Mapping[str, str]) -> Iterator[Mistake]:
             )
 
 
-def _memory_url(url: str) -> Iterator[Mistake]:
+def memory_url(url: str) -> Iterator[Mistake]:
+    """What is wrong with where the evictions are to be kept."""
     scheme, _, path = url.partition(":")
-    if scheme in ("redis", "rediss"):
-        yield Mistake(f"{scheme} is not supported by this version; give sqlite:PATH or memory:")
+    if redis_url.is_redis(url):
+        if what := redis_url.mistake_in_file(url):
+            yield Mistake(what)
+    elif scheme == "env":
+        if what := _no_variable(path, "REDIS_URL"):
+            yield Mistake(what)
     elif scheme == "sqlite":
         if path.strip() in ("", ":memory:") or path.startswith("//") or "\0" in path:
             yield Mistake(
@@ -162,7 +178,21 @@ def _memory_url(url: str) -> Iterator[Mistake]:
         else:
             yield from _as_it_stands(path)
     elif url != "memory:":
-        yield Mistake("is no memory; give sqlite:PATH or memory:")
+        yield Mistake("is no memory; give sqlite:PATH, redis://HOST:PORT/DB or memory:")
+
+
+def memory_in_environment(url: str) -> Iterator[Mistake]:
+    """The same for what a variable of the environment holds, where a credential may stand; never shown."""
+    if redis_url.is_redis(url):
+        if what := redis_url.mistake(url):
+            yield Mistake(what)
+        elif redis_url.has_credential(url) and _in_the_open(url, "redis"):
+            what = "sends a password in the clear, where it can be read on its way; use rediss://"
+            yield Mistake(what, stops=False)
+    elif url.startswith("env:"):
+        yield Mistake("names another variable; put the url itself there")
+    else:
+        yield from memory_url(url)
 
 
 def _dir(path: str) -> Iterator[Mistake]:
@@ -185,7 +215,7 @@ _CHECKS: Final[Mapping[str, Callable[[Any], Iterator[Mistake]]]] = {
     "auth_header": _auth_header,
     "forward_headers": _forward_headers,
     "extra_headers": _extra_headers,
-    "url": _memory_url,
+    "url": memory_url,
     "dir": _dir,
     "ca_file": _as_it_stands,
 }

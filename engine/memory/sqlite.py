@@ -12,7 +12,6 @@ added to and removed, but none is rewritten: what its newer columns mean is not 
 from __future__ import annotations
 
 import asyncio
-import math
 import os
 import sqlite3
 import time
@@ -20,29 +19,30 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Final, Generic, Literal, TypeVar
+from typing import Any, Concatenate, Final, Generic, Literal, ParamSpec, TypeVar
+
+import msgspec
 
 from turnout.engine.context import EMPTY, Eviction, Identity, SessionContext
 from turnout.engine.errors import ConfigurationError, MemoryTrouble
 from turnout.engine.memory import sqlite_schema as sql
-from turnout.engine.memory.protocol import Change
-from turnout.engine.memory.sqlite_rows import (
-    column_of,
-    eviction_of,
-    id_of,
-    ids_of,
-    learnt_of,
-    row_of,
-    text_of,
-)
+from turnout.engine.memory.ids import kept_id, kept_ids, kept_namespace, shown, shown_id
+from turnout.engine.memory.protocol import Change, Held, Page, Swept
+from turnout.engine.memory.sqlite_rows import column_of, eviction_of, learnt_of, row_of
+from turnout.engine.memory.sqlite_sweep import EVER, Kept, Pass, after
 from turnout.engine.memory.stripped import Learnt, keys_of, learn
 from turnout.machines.vocabulary import TurnoutError
 
 T = TypeVar("T")
+P = ParamSpec("P")
 Durability = Literal["process", "full"]
 
-_EVER: Final = -math.inf
-"""A time at which nothing had expired yet."""
+_LISTED_AT_ONCE: Final = 64
+"""How many identities are listed before the worker turns to what waits."""
+_Written = str | tuple[str]
+"""An id in a cursor: text, or bytes in hexadecimal."""
+_CURSOR: Final = msgspec.json.Decoder(tuple[_Written, _Written])
+_ENCODE: Final = msgspec.json.Encoder().encode
 
 _START_ANEW: Final = "move the file away: what it remembers is lost, and a new one starts empty"
 _WHAT_TO_DO: Final = {
@@ -102,6 +102,7 @@ class SqliteMemory:
         path: the file; it is made, readable by its owner only, where there is none.
         ttl_secs: how long an identity is remembered after its last use, and a target's refused keys
             after the last refusal, in seconds.
+        max_sessions: how many sessions of a namespace a sweep leaves, the most recently used ones.
         durability: what a recorded eviction survives: `process`, the death of the process; `full`, a
             power loss as well, at several times the cost.
 
@@ -114,6 +115,7 @@ class SqliteMemory:
         path: str | os.PathLike[str],
         *,
         ttl_secs: float = 86400.0,
+        max_sessions: int = 1_000_000,
         durability: Durability = "process",
     ) -> None:
         if durability not in _SYNCHRONOUS:
@@ -123,6 +125,8 @@ class SqliteMemory:
         self._path = Path(path).absolute()
         self._ttl = ttl_secs
         self._touch_after = min(3600.0, ttl_secs / 10)
+        self._max_sessions = max_sessions
+        self._passes: dict[str, Pass] = {}  # of sweeps, by namespace; used on the worker only
         # no mmap_size: after each write the other connection would unmap everything, for more than a read
         self._pragmas: dict[str, str | int] = {
             "busy_timeout": 2000,
@@ -136,7 +140,7 @@ class SqliteMemory:
         self._closed = False
 
     async def read(self, identity: Identity, *, now: float) -> SessionContext:
-        rows = await self._select("read", sql.READ, (*ids_of(identity), self._ttl, now))
+        rows = await self._select("read", sql.READ, (*kept_ids(identity), self._ttl, now))
         if not rows:
             return EMPTY
         try:
@@ -148,7 +152,7 @@ class SqliteMemory:
         await self._write("record", lambda connection: self._record(connection, identity, eviction))
 
     async def touch(self, identity: Identity, *, now: float) -> None:
-        ids = ids_of(identity)
+        ids = kept_ids(identity)
         due = (*ids, self._ttl, now, self._touch_after, now)
         if await self._select("touch", sql.DUE, due):
             await self._write("touch", lambda connection: self._touch(connection, ids, now))
@@ -159,10 +163,11 @@ class SqliteMemory:
         read = {(e.key, e.latest_turn) for e in evictions}
 
         def remove(connection: sqlite3.Connection) -> tuple[Change, ...]:
-            ids = ids_of(identity)
+            ids = kept_ids(identity)
             going = [e for e in self._held(connection, ids, now) if (e.key, e.latest_turn) in read]
             connection.executemany(sql.REMOVE, [(*ids, *eviction.key) for eviction in going])
-            return tuple(Change(now, identity, eviction, why) for eviction in going)
+            connection.execute(sql.LEAVE, ids)
+            return tuple(Change(now, shown(identity), eviction, why) for eviction in going)
 
         return await self._write("remove", remove)
 
@@ -180,7 +185,7 @@ class SqliteMemory:
                     f"it is of schema {_version(connection)}, and {sql.SCHEMA} is the newest known here",
                     "restore the target with the version of Turnout that made it so",
                 )
-            connection.execute(sql.NEW_EPOCH, (id_of(namespace), target, fingerprint))
+            connection.execute(sql.NEW_EPOCH, (kept_namespace(namespace), target, fingerprint))
 
         await self._write("restore everywhere", restore)
 
@@ -188,7 +193,7 @@ class SqliteMemory:
         self, namespace: str, target: str, fingerprint: str, configuration: str, *, now: float
     ) -> frozenset[str]:
         verb = "read what was stripped"
-        rows = await self._select(verb, sql.STRIPPED, (id_of(namespace), target, fingerprint))
+        rows = await self._select(verb, sql.STRIPPED, (kept_namespace(namespace), target, fingerprint))
         try:
             learnt = self._learnt(target, rows)
         except _Unusable as why:
@@ -206,12 +211,45 @@ class SqliteMemory:
         now: float,
     ) -> None:
         def strip(connection: sqlite3.Connection) -> None:
-            key = (id_of(namespace), target, fingerprint)
+            key = (kept_namespace(namespace), target, fingerprint)
             known = self._learnt(target, connection.execute(sql.STRIPPED, key))
             learnt = learn(known, configuration, keys, now=now, ttl_secs=self._ttl)
             connection.execute(sql.FIRST_STRIP if self._newer else sql.STRIP, (*key, column_of(learnt)))
 
         await self._write("keep what was stripped", strip)
+
+    async def held(
+        self,
+        namespace: str,
+        session: str | None = None,
+        *,
+        now: float,
+        cursor: str = "",
+        most: int = 1000,
+    ) -> Page:
+        only = None if session is None else kept_id(session)
+        held: list[Held] = []
+        seen, most = 0, max(most, 1)
+        while seen < most:  # in parts, so that no write waits for more than one
+            some = min(most - seen, _LISTED_AT_ONCE)
+            part, cursor = await self._ask("list", self._list, namespace, only, cursor, some, now)
+            held += part
+            seen += some
+            if not cursor:
+                break
+        return Page(tuple(held), cursor)
+
+    async def sweep(self, namespace: str, *, now: float, most: int = 1000) -> Swept:
+        def step(connection: sqlite3.Connection) -> Swept:
+            sweep = self._passes.pop(namespace, None) or Pass(
+                namespace, ttl_secs=self._ttl, max_sessions=self._max_sessions
+            )
+            swept, ended = sweep.step(connection, now=now, most=most)
+            if not ended:  # nor failed: then the next pass begins anew
+                self._passes[namespace] = sweep
+            return swept
+
+        return await self._write("sweep", step)
 
     async def close(self) -> None:
         if self._closed:
@@ -225,7 +263,7 @@ class SqliteMemory:
     # -- the work of a write, on the worker and within its transaction
 
     def _record(self, connection: sqlite3.Connection, identity: Identity, eviction: Eviction) -> None:
-        ids = ids_of(identity)
+        ids = kept_ids(identity)
         if connection.execute(sql.EXPIRE, (*ids, self._ttl, eviction.latest_at)).rowcount:
             connection.execute(sql.FORGET_EVICTIONS, ids)
         for known in self._held(connection, ids, eviction.latest_at):
@@ -246,16 +284,37 @@ class SqliteMemory:
         self, connection: sqlite3.Connection, namespace: str, session: str, agent: str | None, now: float
     ) -> tuple[Change, ...]:
         changes: list[Change] = []
-        which = (id_of(namespace), id_of(session), None if agent is None else id_of(agent))
+        which = (kept_namespace(namespace), kept_id(session), None if agent is None else kept_id(agent))
         for name, last_use in connection.execute(sql.AGENTS, which).fetchall():
             ids = (*which[:2], name)
-            identity = Identity(namespace, session, text_of(name))
+            identity = Identity(namespace, shown_id(which[1]), shown_id(name))
             why = "expired" if last_use + self._ttl <= now else "forgotten"
-            held = self._held(connection, ids, _EVER)
-            changes += [Change(now, identity, eviction, why) for eviction in held]
-            connection.execute(sql.FORGET, ids)
-            connection.execute(sql.FORGET_EVICTIONS, ids)
+            going = [e for e in self._held(connection, ids, EVER) if e.latest_at <= now]
+            changes += [Change(now, identity, eviction, why) for eviction in going]
+            connection.execute(sql.FORGET_UNTIL, (*ids, now))
+            connection.execute(sql.LEAVE, ids)
         return tuple(changes)
+
+    def _list(
+        self,
+        connection: sqlite3.Connection,
+        namespace: str,
+        only: Kept | None,
+        cursor: str,
+        most: int,
+        now: float,
+    ) -> tuple[list[Held], str]:
+        space, (session, agent) = kept_namespace(namespace), _place(cursor)
+        if only is None:
+            rows = connection.execute(sql.IDENTITIES, (space, session, agent, most)).fetchall()
+        else:
+            rows = connection.execute(sql.IDENTITIES_OF, (space, only, agent, most)).fetchall()
+        held = []
+        for session, agent, last_use in rows:
+            if evictions := self._held(connection, (space, session, agent), now):
+                who = Identity(namespace, shown_id(session), shown_id(agent))
+                held.append(Held(who, last_use, SessionContext(evictions).evictions))
+        return held, _cursor(session, after(agent)) if len(rows) == most else ""
 
     def _held(
         self, connection: sqlite3.Connection, ids: tuple[str | bytes, ...], now: float
@@ -297,6 +356,21 @@ class SqliteMemory:
                 if _code(why) != sqlite3.SQLITE_BUSY:
                     raise
                 return await self._on_worker(lambda: self._open().execute(statement, parameters).fetchall())
+        except _TROUBLES as why:
+            await self._open_anew()
+            raise self._trouble(verb, why) from why
+
+    async def _ask(
+        self,
+        verb: str,
+        work: Callable[Concatenate[sqlite3.Connection, P], T],
+        *args: P.args,
+        **named: P.kwargs,
+    ) -> T:
+        """Read on the worker what may take a while."""
+        try:
+            self._refuse_if_closed()
+            return await self._on_worker(lambda: work(self._open(), *args, **named))
         except _TROUBLES as why:
             await self._open_anew()
             raise self._trouble(verb, why) from why
@@ -409,6 +483,8 @@ def _prepare(connection: sqlite3.Connection) -> None:
     Raises:
         _Unusable: it is another application's.
     """
+    connection.create_function("kept_namespace", 1, _again(kept_namespace), deterministic=True)
+    connection.create_function("kept_id", 1, _again(kept_id), deterministic=True)
     connection.execute("BEGIN")  # one view of the three
     application, version = _pragma(connection, "application_id"), _version(connection)
     tables = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
@@ -426,6 +502,11 @@ def _prepare(connection: sqlite3.Connection) -> None:
         connection.execute("COMMIT")
 
 
+def _again(keep: Callable[[str], Kept]) -> Callable[[Kept], Kept]:
+    """Keeps what an older version kept otherwise."""
+    return lambda kept: keep(kept if isinstance(kept, str) else kept.decode("utf-8", "surrogatepass"))
+
+
 def _keep_a_log(connection: sqlite3.Connection) -> None:
     """Switch to the write-ahead log, under which reads and writes do not wait for each other."""
     patience = time.monotonic() + _pragma(connection, "busy_timeout") / 1000
@@ -438,6 +519,25 @@ def _keep_a_log(connection: sqlite3.Connection) -> None:
             if _code(why) != sqlite3.SQLITE_BUSY or time.monotonic() >= patience:
                 raise
             time.sleep(0.001)
+
+
+def _cursor(session: Kept, agent: Kept) -> str:
+    """A place in the order of the file, as text."""
+    return _ENCODE([id_ if isinstance(id_, str) else [id_.hex()] for id_ in (session, agent)]).decode()
+
+
+def _place(cursor: str) -> tuple[Kept, Kept]:
+    if not cursor:
+        return "", ""
+    try:
+        session, agent = _CURSOR.decode(cursor)
+        return _kept(session), _kept(agent)
+    except ValueError as why:
+        raise _Unusable(f"{cursor!r} is no cursor of it", "begin without one") from why
+
+
+def _kept(written: _Written) -> Kept:
+    return written if isinstance(written, str) else bytes.fromhex(written[0])
 
 
 def _version(connection: sqlite3.Connection) -> int:

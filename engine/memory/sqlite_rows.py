@@ -1,4 +1,4 @@
-"""Evictions, identities and refused keys as rows of a SQLite file."""
+"""Evictions and refused keys as rows of a SQLite file."""
 
 from __future__ import annotations
 
@@ -6,25 +6,24 @@ from typing import Any, Final
 
 import msgspec
 
-from turnout.engine.context import Cause, Eviction, Identity
-from turnout.engine.memory.stripped import Learnt, Stripped
+from turnout.engine.context import Cause, Eviction
+from turnout.engine.memory.stripped import Learnt
+from turnout.engine.memory.values import json_of, learnt_in
 from turnout.machines.vocabulary import RoutingFallbackReason
 
-_ENCODE: Final = msgspec.json.Encoder(order="deterministic").encode
 _FIRST: Final = msgspec.json.Decoder(Cause)
 _REFUSED: Final = msgspec.json.Decoder(frozenset[tuple[str, ...]])
-_LEARNT: Final = msgspec.json.Decoder(dict[str, Stripped])
 
 
 def row_of(eviction: Eviction) -> tuple[Any, ...]:
     """Its columns as `sqlite_schema.RECORD` takes them after the identity's."""
     return (
         *eviction.key,
-        _ENCODE(eviction.first).decode(),
+        json_of(eviction.first).decode(),
         eviction.latest_turn,
         eviction.latest_at,
         eviction.size,
-        _ENCODE(sorted(eviction.refused)).decode(),
+        json_of(sorted(eviction.refused)).decode(),
         eviction.machine,
     )
 
@@ -51,7 +50,7 @@ def eviction_of(row: tuple[Any, ...]) -> Eviction:
 
 def column_of(learnt: Learnt) -> str:
     """Refused keys as the column `stripped` holds them."""
-    return _ENCODE(learnt).decode()
+    return json_of(learnt).decode()
 
 
 def learnt_of(column: str) -> Learnt:
@@ -60,23 +59,4 @@ def learnt_of(column: str) -> Learnt:
     Raises:
         ValueError: it is damaged, or says what this version does not know.
     """
-    return _LEARNT.decode(column)
-
-
-def ids_of(identity: Identity) -> tuple[str | bytes, ...]:
-    return tuple([id_of(text) for text in identity])
-
-
-def id_of(text: str) -> str | bytes:
-    """An id as SQLite can keep it: one that is no valid Unicode as bytes, which equal no text."""
-    if text.isascii():
-        return text
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-8", "surrogatepass")
-    return text
-
-
-def text_of(kept: str | bytes) -> str:
-    return kept if isinstance(kept, str) else kept.decode("utf-8", "surrogatepass")
+    return learnt_in(column)

@@ -47,6 +47,25 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
             WHERE eviction.epoch = coalesce(target.epoch, 0)
         """,
     ),
+    (
+        # Long ids are kept as digests, by the functions of ids.py.
+        """
+        UPDATE OR REPLACE eviction
+        SET namespace = kept_namespace(namespace), session = kept_id(session), agent = kept_id(agent)
+        WHERE length(CAST(namespace AS BLOB)) > 128 OR length(CAST(session AS BLOB)) > 128
+        OR length(CAST(agent AS BLOB)) > 128
+        """,
+        """
+        UPDATE OR REPLACE identity
+        SET namespace = kept_namespace(namespace), session = kept_id(session), agent = kept_id(agent)
+        WHERE length(CAST(namespace AS BLOB)) > 128 OR length(CAST(session AS BLOB)) > 128
+        OR length(CAST(agent AS BLOB)) > 128
+        """,
+        """
+        UPDATE OR REPLACE target SET namespace = kept_namespace(namespace)
+        WHERE length(CAST(namespace AS BLOB)) > 128
+        """,
+    ),
 )
 """What leads from each schema version to the next. A file's version is its `user_version`."""
 
@@ -96,8 +115,24 @@ REMOVE: Final = """
     DELETE FROM eviction WHERE namespace = ? AND session = ? AND agent = ?
     AND target = ? AND reason = ? AND fingerprint = ?
 """
+IDENTITIES: Final = """
+    SELECT session, agent, last_use FROM identity WHERE namespace = ? AND (session, agent) >= (?, ?)
+    ORDER BY session, agent LIMIT ?
+"""
+IDENTITIES_OF: Final = """
+    SELECT session, agent, last_use FROM identity WHERE namespace = ? AND session = ? AND agent >= ?
+    ORDER BY agent LIMIT ?
+"""
 AGENTS: Final = """
     SELECT agent, last_use FROM identity WHERE namespace = ? AND session = ? AND agent = coalesce(?, agent)
+"""
+LEAVE: Final = """
+    DELETE FROM identity WHERE namespace = ? AND session = ? AND agent = ?
+    AND NOT EXISTS (SELECT 1 FROM eviction AS held WHERE held.namespace = identity.namespace
+    AND held.session = identity.session AND held.agent = identity.agent)
+"""
+FORGET_UNTIL: Final = """
+    DELETE FROM eviction WHERE namespace = ? AND session = ? AND agent = ? AND latest_at <= ?
 """
 FORGET: Final = "DELETE FROM identity WHERE namespace = ? AND session = ? AND agent = ?"
 FORGET_EVICTIONS: Final = "DELETE FROM eviction WHERE namespace = ? AND session = ? AND agent = ?"

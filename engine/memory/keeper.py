@@ -1,0 +1,364 @@
+"""A memory as a router uses it: each call bounded, its health known, and nothing lost while it is away.
+
+What could not be written is kept in a bounded queue, in order, and written when the store is
+back; nothing has to be restarted for that. Meanwhile reading gives what this process knows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict, deque
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from typing import Any, Final, Literal, TypeVar
+
+from msgspec import Struct
+
+from turnout.engine.clock import Begun, Clock, Wanted
+from turnout.engine.context import EMPTY, Identity, SessionContext
+from turnout.engine.errors import MemoryTrouble
+from turnout.engine.memory.operations import Operation
+from turnout.engine.memory.protocol import Change, Memory
+from turnout.engine.targets import usable
+
+LOG: Final = logging.getLogger("turnout")
+
+MOST_QUEUED: Final = 10_000
+"""Operations that are kept for a store that is away; one more, and the oldest goes."""
+MOST_KNOWN: Final = 10_000
+"""Identities that this process knows the evictions of beside the store."""
+FIRST_WAIT: Final = 0.25
+LONGEST_WAIT: Final = 5.0
+"""How long the queue waits before it is tried again, doubling from the first to the longest, in seconds."""
+SHARE: Final = 10
+"""A store that was waited for in vain is left alone for so many times the wait: a tenth of the time at most
+is lost to it."""
+SWEEP_EVERY: Final = 60.0
+"""Seconds from the end of one sweep to the next, while there are turns."""
+STEP: Final = 1000
+"""Identities that a step of a sweep looks at."""
+
+T = TypeVar("T")
+
+
+class MemoryHealth(Struct, frozen=True):
+    """How a memory is, as its router sees it."""
+
+    state: Literal["well", "away"]
+    """`away` since a call failed or took too long, until one succeeds and the queue is written."""
+    since: float
+    """When it came to be so, in seconds since 1970."""
+    queued: int
+    """Changes that wait to be written."""
+    dropped: int
+    """Changes that were lost since the router was made: the queue was full, or no store can hold them."""
+    trouble: str = ""
+    """What failed last, while it is away."""
+
+
+class _Kept:
+    """An operation that waits to be written, and who waits for that."""
+
+    __slots__ = ("_waiting", "lost", "operation")
+
+    def __init__(self, operation: Operation) -> None:
+        self.operation = operation
+        self.lost: BaseException | None = None
+        """Why it never will be."""
+        self._waiting: asyncio.Future[Sequence[Change]] | None = None
+
+    async def written(self) -> Sequence[Change]:
+        """Wait until it is."""
+        if self._waiting is None:
+            self._waiting = asyncio.get_running_loop().create_future()
+        return await asyncio.shield(self._waiting)
+
+    def settle(self, changes: Sequence[Change]) -> None:
+        """It is written, or lost."""
+        if self._waiting is None or self._waiting.done():
+            return
+        if self.lost is None:
+            self._waiting.set_result(changes)
+        else:
+            self._waiting.set_exception(self.lost)
+
+
+def _is_for_ever(error: BaseException) -> bool:
+    """Whether trying again cannot help: it is what was to be written that the store cannot hold."""
+    return isinstance(error.__cause__, ValueError | OverflowError | TypeError)
+
+
+class Keeper:
+    """Keeps a memory for one router.
+
+    Args:
+        timeout_ms: how long each call may take, in milliseconds.
+        on_change: told of everything that was removed. One that raises is logged.
+    """
+
+    def __init__(
+        self,
+        memory: Memory,
+        clock: Clock,
+        *,
+        timeout_ms: float = 100,
+        on_change: Callable[[Change], Any] | None = None,
+    ) -> None:
+        self._memory = memory
+        self._clock = clock
+        self._timeout_ms = timeout_ms
+        self._on_change = on_change
+        self._queue: deque[_Kept] = deque()
+        self._writing: asyncio.Task[None] | None = None
+        self._nudge: asyncio.Event | None = None
+        self._known: OrderedDict[Identity, SessionContext] = OrderedDict()
+        self._trouble = ""
+        self._since = clock.now()
+        self._ask_again = float("-inf")
+        self._dropped = 0
+        self._swept = float("-inf")
+        self._sweeping: asyncio.Task[None] | None = None
+        self._closed = False
+
+    @property
+    def health(self) -> MemoryHealth:
+        """How the memory is just now."""
+        state: Literal["well", "away"] = "away" if self._trouble else "well"
+        return MemoryHealth(state, self._since, len(self._queue), self._dropped, self._trouble)
+
+    # -- reading
+
+    async def read(self, identity: Identity) -> SessionContext:
+        """What is remembered, with what waits to be written.
+
+        Raises:
+            MemoryTrouble: it cannot be read now; `known` says what this process knows.
+        """
+        self._sweep_if_due(identity.namespace)
+        now = self._clock.now()
+        context = await self._asked("read", lambda: self._memory.read(identity, now=now))
+        for kept in self._queue:
+            context = kept.operation.after(identity, context)
+        if context or identity in self._known:
+            self._know(identity, context)
+        return context
+
+    def known(self, identity: Identity) -> SessionContext:
+        """What this process has read and done last."""
+        return self._known.get(identity, EMPTY)
+
+    async def stripped(
+        self, namespace: str, target: str, fingerprint: str, configuration: str
+    ) -> frozenset[str]:
+        """The injected keys that a target is known to refuse.
+
+        Raises:
+            MemoryTrouble: it cannot be read now.
+        """
+        now = self._clock.now()
+        return await self._asked(
+            "read what was stripped",
+            lambda: self._memory.stripped(namespace, target, fingerprint, configuration, now=now),
+        )
+
+    async def _asked(self, verb: str, doing: Callable[[], Awaitable[T]]) -> T:
+        if self._clock.monotonic() < self._ask_again:
+            raise MemoryTrouble(f"{self._trouble}; it is asked again in a moment")
+        return await self._bounded(verb, doing)
+
+    # -- writing
+
+    async def do(self, operation: Operation) -> Sequence[Change]:
+        """Change something. What was removed comes back.
+
+        Raises:
+            MemoryTrouble: it cannot be written now. It is kept, and written when the store is back.
+        """
+        self._learn(operation)
+        if self._queue:
+            return await self._after_the_others(operation)
+        try:
+            changes = await self._bounded(operation.verb, lambda: operation.on(self._memory))
+        except BaseException as error:  # also a caller who leaves: done twice, it does no harm
+            kept = _Kept(operation)
+            kept.lost = error if _is_for_ever(error) else None
+            self._keep(kept)
+            raise
+        self._tell(changes)
+        return changes
+
+    async def _after_the_others(self, operation: Operation) -> Sequence[Change]:
+        """In its turn. Who waits for a store that is away waits in vain."""
+        self._keep(kept := _Kept(operation))
+        if self._trouble:
+            raise MemoryTrouble(f"{self._trouble}; what was to be written is kept until it is back")
+        return await self._bounded(operation.verb, kept.written)
+
+    async def touch(self, identity: Identity) -> None:
+        """Note that an identity was in use.
+
+        Raises:
+            MemoryTrouble: it cannot be written now, and is not kept: the next use notes as much.
+        """
+        now = self._clock.now()
+        await self._asked("touch", lambda: self._memory.touch(identity, now=now))
+
+    def _keep(self, kept: _Kept) -> None:
+        if kept.lost is not None:
+            self._drop(kept)
+            return
+        self._queue.append(kept)
+        if len(self._queue) > MOST_QUEUED:
+            self._drop(self._queue.popleft())
+        if self._writing is None or self._writing.done():
+            self._writing = asyncio.get_running_loop().create_task(self._write_queue())
+
+    def _drop(self, kept: _Kept) -> None:
+        self._dropped += 1
+        why = kept.lost or f"more than {MOST_QUEUED} changes wait to be written"
+        LOG.error("memory: could not %s, and that is lost: %s", kept.operation.verb, why)
+
+    async def _write_queue(self) -> None:
+        """Write what is kept, in order, however long the store is away."""
+        wait = FIRST_WAIT
+        while self._queue:
+            if self._trouble:
+                await self._until_nudged(wait)
+                wait = min(wait * 2, LONGEST_WAIT)
+            with suppress(MemoryTrouble):
+                await self._write_first()
+                wait = FIRST_WAIT
+        self._well()
+
+    async def _until_nudged(self, secs: float) -> None:
+        """Wait, but no longer than until another call has shown that the store is back."""
+        self._nudge = asyncio.Event()
+        with suppress(TimeoutError):
+            async with self._clock.timeout(secs):
+                await self._nudge.wait()
+
+    async def _write_first(self) -> None:
+        kept = self._queue[0]
+        try:
+            changes = await self._bounded(kept.operation.verb, lambda: kept.operation.on(self._memory))
+        except MemoryTrouble as error:
+            if not _is_for_ever(error):
+                raise
+            kept.lost, changes = error, ()
+            self._drop(kept)
+        if self._queue and self._queue[0] is kept:  # it may have been dropped meanwhile
+            self._queue.popleft()
+        kept.settle(changes)
+        self._tell(changes)
+
+    # -- what is known beside the store
+
+    def _learn(self, operation: Operation) -> None:
+        if isinstance(who := getattr(operation, "identity", None), Identity):
+            self._know(who, operation.after(who, self.known(who)))
+            return
+        for identity, context in tuple(self._known.items()):
+            self._know(identity, operation.after(identity, context))
+
+    def _know(self, identity: Identity, context: SessionContext) -> None:
+        if not context:
+            self._known.pop(identity, None)
+            return
+        self._known[identity] = context
+        self._known.move_to_end(identity)
+        if len(self._known) > MOST_KNOWN:
+            self._known.popitem(last=False)
+
+    def _tell(self, changes: Sequence[Change]) -> None:
+        for change in changes if self._on_change is not None else ():
+            try:
+                assert self._on_change is not None  # noqa: S101
+                self._on_change(change)
+            except Exception:
+                LOG.exception("on_change raised; the memory goes on")
+
+    # -- sweeping
+
+    def _sweep_if_due(self, namespace: str) -> None:
+        idle = self._sweeping is None or self._sweeping.done()
+        if idle and not self._closed and self._clock.monotonic() >= self._swept + SWEEP_EVERY:
+            self._sweeping = asyncio.get_running_loop().create_task(self._sweep(namespace))
+
+    async def _sweep(self, namespace: str) -> None:
+        """One pass, a step at a time: no turn waits for more than a step."""
+        try:
+            more = True
+            while more and not self._closed:
+                changes, more = await self._memory.sweep(namespace, now=self._clock.now(), most=STEP)
+                self._tell(changes)
+                await self._clock.sleep(0)
+        except Exception as error:  # noqa: BLE001 - it is tried again, and nobody waits for it
+            LOG.warning("memory: could not be swept: %s", error)
+        finally:
+            self._swept = self._clock.monotonic()
+
+    # -- bounds and health
+
+    async def _bounded(self, verb: str, doing: Callable[[], Awaitable[T]]) -> T:
+        scope, wanted = None, Wanted()
+        try:
+            begun = Begun(doing())
+            if begun.returned:
+                result = begun.result
+            else:
+                scope = self._clock.timeout(usable(self._timeout_ms / 1000))
+                async with scope:
+                    result = await begun
+        except (Exception, asyncio.CancelledError) as error:
+            if isinstance(error, asyncio.CancelledError) and not wanted:
+                raise
+            late = scope is not None and scope.expired()
+            if late:
+                trouble = MemoryTrouble(f"memory: could not {verb}: no answer within {self._timeout_ms:g} ms")
+            elif isinstance(error, MemoryTrouble):
+                trouble = error
+            else:
+                trouble = MemoryTrouble(f"memory: could not {verb}: {type(error).__name__}: {error}")
+            self._ill(trouble, waited=self._timeout_ms / 1000 if late else 0.0)
+            if trouble is error:
+                raise
+            raise trouble from error
+        self._answered()
+        return result
+
+    def _ill(self, trouble: MemoryTrouble, *, waited: float) -> None:
+        if not self._trouble:
+            self._since = self._clock.now()
+            LOG.warning("%s", trouble)
+        self._trouble = str(trouble)
+        self._ask_again = self._clock.monotonic() + SHARE * waited
+
+    def _answered(self) -> None:
+        if self._trouble and not self._queue:
+            self._well()
+        elif self._queue and self._nudge is not None:
+            self._nudge.set()
+
+    def _well(self) -> None:
+        self._ask_again = float("-inf")
+        if self._trouble:
+            self._trouble, self._since = "", self._clock.now()
+            LOG.warning("memory: it is back, and all that was kept is written")
+
+    async def close(self) -> None:
+        """Write what is kept if the store lets it, and let go of it."""
+        self._closed = True
+        for task in (self._writing, self._sweeping):
+            if task is not None:
+                task.cancel()
+                await asyncio.wait([task])
+        try:
+            while self._queue:
+                await self._write_first()
+        except MemoryTrouble as trouble:
+            LOG.error("%s; %d changes that were kept are lost with the router", trouble, len(self._queue))
+            self._dropped += len(self._queue)
+            self._queue.clear()
+        finally:
+            await self._memory.close()

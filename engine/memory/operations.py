@@ -1,0 +1,125 @@
+"""What a router changes in a memory, as data: so that it can be kept, and done later, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+from turnout.engine.context import Eviction, Identity, SessionContext
+from turnout.engine.memory.protocol import Change, Memory
+
+
+class Operation(Protocol):
+    """One change. Done twice, or late, it changes no more than it would have changed in its time."""
+
+    verb: ClassVar[str]
+    """What it does, in the infinitive."""
+
+    async def on(self, memory: Memory) -> Sequence[Change]:
+        """Do it. What was removed comes back."""
+        ...
+
+    def after(self, identity: Identity, context: SessionContext) -> SessionContext:
+        """What an identity's context is once it is done."""
+        ...
+
+
+@dataclass(frozen=True)
+class Record:
+    """An eviction is remembered."""
+
+    verb: ClassVar[str] = "record"
+    identity: Identity
+    eviction: Eviction
+
+    async def on(self, memory: Memory) -> Sequence[Change]:
+        await memory.record(self.identity, self.eviction)
+        return ()
+
+    def after(self, identity: Identity, context: SessionContext) -> SessionContext:
+        return context.record(self.eviction) if identity == self.identity else context
+
+
+@dataclass(frozen=True)
+class Remove:
+    """Evictions that were read no longer hold."""
+
+    verb: ClassVar[str] = "restore"
+    identity: Identity
+    evictions: Sequence[Eviction]
+    at: float
+    why: str
+
+    async def on(self, memory: Memory) -> Sequence[Change]:
+        return await memory.remove(self.identity, self.evictions, now=self.at, why=self.why)
+
+    def after(self, identity: Identity, context: SessionContext) -> SessionContext:
+        return _without(context, self.evictions) if identity == self.identity else context
+
+
+@dataclass(frozen=True)
+class Forget:
+    """A session ends with all its agents, or one agent of it."""
+
+    verb: ClassVar[str] = "forget"
+    namespace: str
+    session: str
+    agent: str | None
+    at: float
+
+    async def on(self, memory: Memory) -> Sequence[Change]:
+        return await memory.forget(self.namespace, self.session, self.agent, now=self.at)
+
+    def after(self, identity: Identity, context: SessionContext) -> SessionContext:
+        who = (self.namespace, self.session, identity.agent if self.agent is None else self.agent)
+        if identity != who:
+            return context
+        return _without(context, [e for e in context.evictions if e.latest_at <= self.at])
+
+
+@dataclass(frozen=True)
+class Restore:
+    """A target is eligible again for every session."""
+
+    verb: ClassVar[str] = "restore everywhere"
+    namespace: str
+    target: str
+    fingerprint: str
+
+    async def on(self, memory: Memory) -> Sequence[Change]:
+        await memory.restore_everywhere(self.namespace, self.target, self.fingerprint)
+        return ()
+
+    def after(self, identity: Identity, context: SessionContext) -> SessionContext:
+        if identity.namespace != self.namespace:
+            return context
+        return _without(context, context.of(self.target, self.fingerprint))
+
+
+@dataclass(frozen=True)
+class Strip:
+    """A target has refused keys that were injected."""
+
+    verb: ClassVar[str] = "keep what was stripped"
+    namespace: str
+    target: str
+    fingerprint: str
+    configuration: str
+    keys: frozenset[str]
+    at: float
+
+    async def on(self, memory: Memory) -> Sequence[Change]:
+        await memory.strip(
+            *(self.namespace, self.target, self.fingerprint, self.configuration, self.keys), now=self.at
+        )
+        return ()
+
+    def after(self, identity: Identity, context: SessionContext) -> SessionContext:
+        return context
+
+
+def _without(context: SessionContext, evictions: Sequence[Eviction]) -> SessionContext:
+    for eviction in evictions:
+        context = context.remove(eviction)
+    return context

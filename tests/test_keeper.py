@@ -1,0 +1,359 @@
+"""A memory that comes and goes: nobody waits for it, and nothing is lost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from house import BODY, House
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from memories import LARGE, NOW, SMALL, WHO, overflow, refusal
+
+from turnout import InMemory, MemoryTrouble, Router, TurnFailed
+from turnout.engine.clock import VirtualClock
+from turnout.engine.context import EMPTY, Eviction, Identity, SessionContext
+from turnout.engine.memory import keeper as keeping
+from turnout.engine.memory.keeper import Keeper
+from turnout.engine.memory.operations import Forget, Operation, Record, Remove, Restore
+from turnout.engine.memory.protocol import Change, Swept
+from turnout.engine.testing import ok
+from turnout.engine.testing import refusal as refused
+
+
+class Away(InMemory):
+    """A memory that can be away: it fails at once, or it does not answer."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.away = False
+        self.silent = False
+        self.asked = 0
+
+    async def _answer(self) -> None:
+        self.asked += 1
+        if self.silent:
+            await asyncio.sleep(1e6)
+        if self.away:
+            raise ConnectionError("nobody there")
+
+    async def read(self, identity: Identity, *, now: float) -> SessionContext:
+        await self._answer()
+        return await super().read(identity, now=now)
+
+    async def record(self, identity: Identity, eviction: Eviction) -> None:
+        await self._answer()
+        if eviction.size == 2**70:
+            raise OverflowError("too large to keep")
+        await super().record(identity, eviction)
+
+    async def remove(self, *args: Any, **named: Any) -> tuple[Change, ...]:
+        await self._answer()
+        return await super().remove(*args, **named)
+
+    async def forget(self, *args: Any, **named: Any) -> tuple[Change, ...]:
+        await self._answer()
+        return await super().forget(*args, **named)
+
+    async def restore_everywhere(self, *args: Any) -> None:
+        await self._answer()
+        await super().restore_everywhere(*args)
+
+    def really(self, identity: Identity = WHO) -> SessionContext:
+        """What the store holds, away or not."""
+        return asyncio.run(InMemory.read(self, identity, now=NOW))
+
+
+Story = Callable[[Keeper, Away, VirtualClock], Coroutine[Any, Any, None]]
+
+
+def told(story: Story, *, timeout_ms: float = 100, **options: Any) -> tuple[Away, list[Change]]:
+    changes: list[Change] = []
+    clock, memory = VirtualClock(NOW), Away()
+
+    async def tale() -> None:
+        keeper = Keeper(memory, clock, timeout_ms=timeout_ms, on_change=changes.append, **options)
+        try:
+            await story(keeper, memory, clock)
+        finally:
+            await keeper.close()
+
+    clock.run(tale())
+    return memory, changes
+
+
+async def vainly(keeper: Keeper, *operations: Operation) -> None:
+    for operation in operations:
+        with pytest.raises(MemoryTrouble):
+            await keeper.do(operation)
+
+
+def test_what_could_not_be_written_is_written_when_the_store_is_back() -> None:
+    async def story(keeper: Keeper, memory: Away, clock: VirtualClock) -> None:
+        memory.away = True
+        await vainly(keeper, Record(WHO, overflow(9000)), Record(WHO, refusal("image", target=LARGE)))
+        assert keeper.health.state == "away"
+        assert keeper.health.queued == 2
+        assert "nobody there" in keeper.health.trouble
+        memory.away = False
+        await clock.sleep(10)
+        assert keeper.health.queued == 0
+        assert keeper.health.state == "well"
+        assert keeper.health.since > NOW
+
+    memory, _ = told(story)
+    assert {e.target for e in memory.really().evictions} == {SMALL, LARGE}
+
+
+def test_while_the_store_is_away_a_process_goes_by_what_it_knows() -> None:
+    async def story(keeper: Keeper, memory: Away, clock: VirtualClock) -> None:
+        await keeper.do(Record(WHO, overflow(9000)))
+        memory.away = True
+        await vainly(keeper, Record(WHO, refusal("image", target=LARGE)))
+        with pytest.raises(MemoryTrouble):
+            await keeper.read(WHO)
+        assert {e.target for e in keeper.known(WHO).evictions} == {SMALL, LARGE}
+        await vainly(keeper, Forget("", WHO.session, None, NOW + 1))
+        assert keeper.known(WHO) == EMPTY
+
+    memory, _ = told(story)
+    assert memory.really() != EMPTY, "the router was closed with the store away"
+
+
+def test_a_session_that_was_forgotten_while_the_store_was_away_does_not_come_back() -> None:
+    async def story(keeper: Keeper, memory: Away, clock: VirtualClock) -> None:
+        memory.away = True
+        await vainly(keeper, Record(WHO, overflow(9000)), Forget("", WHO.session, None, clock.now()))
+        await memory_of_another_process(memory, Record(WHO, refusal("image", turn="t9", at=NOW + 5)))
+        memory.away = False
+        await clock.sleep(10)
+
+    memory, changes = told(story)
+    (eviction,) = memory.really().evictions
+    assert eviction.latest_turn == "t9", "what another process has recorded since then stands"
+    assert [change.why for change in changes] == ["forgotten"]
+
+
+async def memory_of_another_process(memory: Away, operation: Record) -> None:
+    await InMemory.record(memory, operation.identity, operation.eviction)
+
+
+def test_reading_shows_what_waits_to_be_written() -> None:
+    async def story(keeper: Keeper, memory: Away, clock: VirtualClock) -> None:
+        memory.away = True
+        await vainly(keeper, Record(WHO, overflow(9000)))
+        memory.away = False
+        assert {e.target for e in (await keeper.read(WHO)).evictions} == {SMALL}
+
+    told(story)
+
+
+def test_a_store_that_does_not_answer_costs_a_tenth_of_the_time_at_most() -> None:
+    async def story(keeper: Keeper, memory: Away, clock: VirtualClock) -> None:
+        memory.silent = True
+        began, waited = clock.monotonic(), 0.0
+        while clock.monotonic() < began + 10:
+            asked = clock.monotonic()
+            with pytest.raises(MemoryTrouble):
+                await keeper.read(WHO)
+            waited += clock.monotonic() - asked
+            await clock.sleep(0.01)
+        assert waited == pytest.approx(0.9, abs=0.11)
+        memory.silent = False
+        await clock.sleep(1)
+        await keeper.read(WHO)
+        assert keeper.health.state == "well"
+
+    told(story)
+
+
+def test_the_queue_is_bounded_and_says_what_it_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keeping, "MOST_QUEUED", 3)
+
+    async def story(keeper: Keeper, memory: Away, clock: VirtualClock) -> None:
+        memory.away = True
+        await vainly(keeper, *(Record(Identity("", f"s{n}"), overflow(9000)) for n in range(5)))
+        assert (keeper.health.queued, keeper.health.dropped) == (3, 2)
+        memory.away = False
+        await clock.sleep(10)
+
+    memory, _ = told(story)
+    assert [bool(memory.really(Identity("", f"s{n}"))) for n in range(5)] == [False, False, True, True, True]
+
+
+def test_what_no_store_can_hold_is_dropped_and_holds_up_nothing() -> None:
+    async def story(keeper: Keeper, memory: Away, clock: VirtualClock) -> None:
+        await vainly(keeper, Record(WHO, overflow(2**70)))
+        await keeper.do(Record(WHO, refusal("image")))
+        memory.away = True
+        await vainly(keeper, Record(WHO, overflow(2**70, target=LARGE)), Record(WHO, refusal("audio")))
+        memory.away = False
+        await clock.sleep(10)
+        assert (keeper.health.queued, keeper.health.dropped) == (0, 2)
+
+    memory, _ = told(story)
+    (eviction,) = memory.really().evictions
+    assert eviction.refused == {("image",), ("audio",)}
+
+
+def test_a_caller_who_leaves_while_an_eviction_is_written_takes_nothing_along() -> None:
+    async def story(keeper: Keeper, memory: Away, clock: VirtualClock) -> None:
+        memory.silent = True
+        recording = asyncio.create_task(keeper.do(Record(WHO, overflow(9000))))  # type: ignore[arg-type]
+        await asyncio.sleep(0)
+        recording.cancel()
+        await asyncio.wait([recording])
+        memory.silent = False
+        await clock.sleep(10)
+        assert keeper.health.queued == 0
+
+    memory, _ = told(story)
+    assert {e.target for e in memory.really().evictions} == {SMALL}
+
+
+def test_closing_writes_what_is_kept(caplog: pytest.LogCaptureFixture) -> None:
+    async def back(keeper: Keeper, memory: Away, clock: VirtualClock) -> None:
+        memory.away = True
+        await vainly(keeper, Record(WHO, overflow(9000)))
+        memory.away = False
+
+    memory, _ = told(back)
+    assert memory.really() != EMPTY
+
+    async def gone(keeper: Keeper, memory: Away, clock: VirtualClock) -> None:
+        memory.away = True
+        await vainly(keeper, Record(WHO, overflow(9000)))
+
+    told(gone)
+    assert "1 changes that were kept are lost with the router" in caplog.text
+
+
+def test_sweeps_go_on_beside_the_turns_and_what_they_remove_is_told() -> None:
+    steps: list[float] = []
+
+    class Sweeping(Away):
+        async def sweep(self, namespace: str, *, now: float, most: int = 1000) -> Swept:
+            steps.append(now - NOW)
+            gone = (Change(now, WHO, overflow(9000), "expired"),) if len(steps) == 1 else ()
+            return Swept(gone, more=len(steps) % 2 == 1)
+
+    changes: list[Change] = []
+    clock = VirtualClock(NOW)
+
+    async def tale() -> None:
+        keeper = Keeper(Sweeping(), clock, on_change=changes.append)
+        for _ in range(3):
+            await keeper.read(WHO)
+            await clock.sleep(50)
+        await keeper.close()
+
+    clock.run(tale())
+    assert steps == [0, 0, 100, 100]
+    assert [change.why for change in changes] == ["expired"]
+
+
+# -- the same, seen from a router
+
+
+def test_a_turn_is_served_while_the_store_is_away_and_its_record_says_so() -> None:
+    memory = Away()
+    house = House({"a": [refused("capability", "image"), ok()]}, memory=memory)
+
+    async def story(router: Router) -> None:
+        memory.away = True
+        for _ in range(3):
+            await router.turn(BODY, session="s1")
+        assert router.memory.health.state == "away"
+        memory.away = False
+        await asyncio.sleep(10)
+        assert router.memory.health.state == "well"
+        await router.turn(BODY, session="s1")
+
+    house.play(story)
+    assert house.asked == [["a", "b"], ["b"], ["b"], ["b"]], "probed once, whatever the store did"
+    assert [bool(record.notes) for record in house.records] == [True, True, True, False]
+
+
+def test_under_raise_the_turn_is_broken_and_its_eviction_is_kept_all_the_same() -> None:
+    memory = Away()
+    house = House({"a": [refused("capability", "image")]}, memory=memory, on_memory_error="raise")
+
+    async def story(router: Router) -> None:
+        memory.record_only = True
+        memory.away = False
+        original, memory._answer = memory._answer, _failing  # type: ignore[method-assign]
+        memory.read = lambda identity, now: InMemory.read(memory, identity, now=now)  # type: ignore[method-assign]
+        with pytest.raises(TurnFailed, match="nobody there"):
+            await router.turn(BODY, session="s1")
+        memory._answer = original  # type: ignore[method-assign]
+        await asyncio.sleep(10)
+        await router.turn(BODY, session="s1")
+
+    house.play(story)
+    assert house.asked == [["a"], ["b"]]
+
+
+async def _failing() -> None:
+    raise ConnectionError("nobody there")
+
+
+# -- whatever happens in whatever order
+
+SESSIONS = st.sampled_from(["s1", "s2"])
+AGENTS = st.sampled_from(["", "x"])
+
+
+@st.composite
+def happenings(draw: st.DrawFn) -> list[tuple[str, Any]]:
+    """Operations at growing times, and a store that goes and comes back."""
+    said: list[tuple[str, Any]] = []
+    for step in range(draw(st.integers(1, 25))):
+        at = NOW + step
+        who = Identity("", draw(SESSIONS), draw(AGENTS))
+        kind = draw(
+            st.sampled_from(["record", "record", "remove", "forget", "restore", "away", "back", "wait"])
+        )
+        target = draw(st.sampled_from([SMALL, LARGE]))
+        if kind == "record":
+            said.append((kind, Record(who, overflow(9000 - step, turn=f"t{step}", at=at, target=target))))
+        elif kind == "remove":
+            said.append((kind, (who, at)))
+        elif kind == "forget":
+            said.append((kind, Forget("", who.session, draw(st.sampled_from([None, who.agent])), at)))
+        elif kind == "restore":
+            said.append((kind, Restore("", target, "f1")))
+        else:
+            said.append((kind, None))
+    return said
+
+
+@settings(deadline=None)
+@given(happenings())
+def test_outages_change_nothing_of_what_is_remembered_in_the_end(said: Sequence[tuple[str, Any]]) -> None:
+    undisturbed = InMemory()
+
+    async def story(keeper: Keeper, memory: Away, clock: VirtualClock) -> None:
+        for kind, what in said:
+            if kind in ("away", "back"):
+                memory.away = kind == "away"
+            elif kind == "wait":
+                await clock.sleep(3)
+            else:
+                if kind == "remove":
+                    who, at = what
+                    what = Remove(who, (await undisturbed.read(who, now=at)).evictions, at, "served")
+                with suppress(MemoryTrouble):  # it is kept
+                    await keeper.do(what)
+                await what.on(undisturbed)
+        memory.away = False
+        await clock.sleep(60)
+        assert keeper.health.state == "well"
+        for session in ("s1", "s2"):
+            for agent in ("", "x"):
+                who = Identity("", session, agent)
+                assert await keeper.read(who) == await undisturbed.read(who, now=clock.now())
+
+    told(story)
