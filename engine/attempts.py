@@ -90,6 +90,9 @@ class OpenStream(Protocol):
         """
         ...
 
+    def unread(self, events: Sequence[StreamEvent]) -> None:
+        """These were given out and never reached the caller."""
+
     async def close(self) -> None:
         """Let go of its connection, at once if it has not ended."""
 

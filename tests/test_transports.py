@@ -450,7 +450,7 @@ def test_an_unread_body_is_not_taken_in_without_bound(library: str) -> None:
 
 @pytest.mark.parametrize(("library", "late"), [("aiohttp", False), ("aiohttp", True), ("httpx", True)])
 def test_a_reply_that_nobody_asked_for_is_nobodys_reply(library: str, late: bool) -> None:
-    """It comes with the first, or while the connection idles. httpx's own takes the former for the next."""
+    """It comes while the connection idles, or with the first: which httpx's own would take for the next."""
     unasked = b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 4\r\n\r\nlate"
     read_first = asyncio.Event()
 
@@ -469,6 +469,21 @@ def test_a_reply_that_nobody_asked_for_is_nobodys_reply(library: str, late: bool
         assert await read(carrier, request(server)) == (200, b"{}")
 
     assert play(library, serve, story).connections == 2
+
+
+def test_over_httpx_a_reply_that_was_there_before_its_request_fails_that_request() -> None:
+    async def serve(line: Line) -> None:
+        await line.request()
+        line.send(OK + OK)
+        await line.gone()
+
+    async def story(server: Server, carrier: httpx.AsyncBaseTransport) -> None:
+        assert await read(carrier, request(server)) == (200, b"{}")
+        with pytest.raises(httpx.RemoteProtocolError, match="more than its answer"):
+            await read(carrier, request(server))
+        assert await read(carrier, request(server)) == (200, b"{}")
+
+    assert play("httpx", serve, story).connections == 2
 
 
 @pytest.mark.parametrize("library", LIBRARIES)

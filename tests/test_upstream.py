@@ -84,6 +84,18 @@ def test_a_callable_gives_a_new_key_for_every_attempt_and_may_be_async() -> None
     assert all("authorization" not in r.headers for r in upstream.requests)
 
 
+def test_a_key_that_has_been_replaced_is_not_told_either() -> None:
+    keys = iter(["first-credential", "second-credential"])
+
+    def revoked(_: Mapping[str, Any]) -> tuple[int, Mapping[str, Any]]:
+        return 503, {"error": {"message": "The key first-credential is revoked."}}
+
+    with pytest.raises(TurnFailed) as failed:
+        routed(revoked, api_key=lambda: next(keys), max_retries=1)
+    assert "first-credential" not in repr(failed.value.record)
+    assert "[credential]" in str(failed.value.error)
+
+
 @pytest.mark.parametrize("key", [None, "short", "", 7, "eight\x00characters", "müsste-ascii-sein"], ids=repr)
 def test_a_callable_that_gives_no_credential_breaks_the_turn(key: Any) -> None:
     with pytest.raises(TurnFailed, match="api_key callable gives no credential"):

@@ -8,10 +8,11 @@ a note.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Literal, TypeVar
 
-from turnout.engine.clock import Begun, Clock
+from turnout.engine.clock import Begun, Clock, Wanted
 from turnout.engine.context import EMPTY, Eviction, Identity, SessionContext
 from turnout.engine.errors import MemoryTrouble
 from turnout.engine.memory.protocol import Memory
@@ -142,7 +143,7 @@ class BoundedMemory:
         self._note(trouble)
 
     async def _bounded(self, verb: str, doing: Callable[[], Awaitable[T]]) -> T:
-        scope = None
+        scope, wanted = None, Wanted()
         try:
             begun = Begun(doing())
             if begun.returned:
@@ -152,7 +153,9 @@ class BoundedMemory:
                 return await begun
         except MemoryTrouble:
             raise
-        except Exception as error:
+        except (Exception, asyncio.CancelledError) as error:
+            if isinstance(error, asyncio.CancelledError) and not wanted:
+                raise
             if scope is not None and scope.expired():
                 why = f"no answer within {self._timeout_ms:g} ms"
             else:

@@ -37,6 +37,7 @@ class Body:
         self._progress = progress
         self._unpacker = _unpacker(encoding)
         self._pieces: Iterator[bytes] = iter(())
+        self._seen: bytes | None = None
         self.ended = False
         """Whether all of it has come."""
 
@@ -46,6 +47,9 @@ class Body:
         Raises:
             NotPackedAsSaid: it cannot be unpacked.
         """
+        if self._seen is not None:
+            seen, self._seen = self._seen, None
+            return seen
         while True:
             if self._unpacker is not None and (piece := next(self._pieces, None)) is not None:
                 return piece
@@ -58,6 +62,15 @@ class Body:
             if self._unpacker is None:
                 return chunk
             self._pieces = self._unpacker.pieces(chunk)
+
+    async def peek(self) -> bytes:
+        """Its first piece, which `next` gives once more; empty if there is none.
+
+        Raises:
+            NotPackedAsSaid: it cannot be unpacked.
+        """
+        self._seen = await self.next()
+        return self._seen or b""
 
     async def read(self, most: int) -> tuple[bytes, bool]:
         """At most that many bytes, and whether that is all of it.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
@@ -21,6 +22,9 @@ from turnout.engine.targets import FORWARDED, Target, sendable
 ALWAYS_SENT: Final = {"content-type": "application/json", "accept-encoding": "identity"}
 ACCEPT: Final = ("application/json", "text/event-stream")
 """What is asked for: an answer at once, or a stream."""
+
+RECENT: Final = 8
+"""Credentials of a target that are kept out of messages beside the one in use, where it rotates."""
 
 NEVER_FORWARDED: Final = frozenset(
     {
@@ -77,6 +81,7 @@ class Way:
         self._first = {**host, **ALWAYS_SENT, **form.HEADERS}
         self._last = {name.lower(): value for name, value in target.extra_headers.items()}
         self._alike = [self._headers(stream, {}) for stream in (False, True)]
+        self._sent: deque[str] = deque(maxlen=RECENT)
         self._secrets: tuple[tuple[str | None, list[str]], list[str]] | None = None
         """What was found last, and for which value of `api_key_env` and which credentials."""
 
@@ -106,11 +111,14 @@ class Way:
         return Outgoing(self, outgoing, content, [sent, *_credentials(callers)], request.quotations)
 
     def secrets(self, carried: list[str]) -> list[str]:
-        """All that must never be told again of a request that carried these credentials."""
+        """All that must never be told again of a request that carried these credentials.
+
+        A credential that was in use before may be told of later.
+        """
         variable = self._target.api_key_env
-        which = (os.environ.get(variable) if variable else None, carried)
+        which = (os.environ.get(variable) if variable else None, [*carried, *self._sent])
         if self._secrets is None or self._secrets[0] != which:
-            values = (*_credentials(self._last), *carried)
+            values = (*_credentials(self._last), *which[1])
             self._secrets = which, [*secrets_of(self._target), *(p for value in values for p in parts(value))]
         return self._secrets[1]
 
@@ -130,7 +138,10 @@ class Way:
             sent = request.headers.get(self._carries, "").strip()
             return sent if sendable(sent) else ""
         key = await credential(self._target, clock, left)
-        return f"Bearer {key}" if key and self._carries == "authorization" else key
+        sent = f"Bearer {key}" if key and self._carries == "authorization" else key
+        if sent and sent not in self._sent:
+            self._sent.append(sent)
+        return sent
 
 
 def _credentials(headers: Mapping[str, str]) -> list[str]:
