@@ -55,7 +55,7 @@ _BROKEN: Final = frozenset(
 _BROKEN_TYPES: Final = (ConnectionError, socket.gaierror, socket.herror, ssl.SSLError)
 _NEVER: Final = "CERTIFICATE_VERIFY_FAILED"
 """OpenSSL's word for what trying again cannot help. Some libraries hand on its words alone."""
-_QUOTED: Final = re.compile(r"[:\s(]*(?:bytearray\(|b?['\"]).*", re.DOTALL)
+_QUOTATION: Final = re.compile(r"bytearray\(|b?['\"]")
 _BROKEN_ERRNOS: Final = frozenset(
     {
         errno.ENETUNREACH,
@@ -162,7 +162,10 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 def _words(error: BaseException) -> str:
     """What it says; where a protocol was broken, without what it quotes, which may be an answer's text."""
     text = str(error)
-    return _QUOTED.sub("", text) if any("ProtocolError" in name for name in _names(error)) else text
+    if not any("ProtocolError" in name for name in _names(error)):
+        return text
+    quoted = _QUOTATION.search(text)
+    return text if quoted is None else text[: quoted.start()].rstrip(" :(")
 
 
 def _link(error: BaseException) -> Evidence | None:

@@ -137,7 +137,8 @@ class HttpUpstream:
 
     def _way(self, target: Target) -> Way:
         if (way := self._ways.get(id(target))) is None:
-            way = self._ways[id(target)] = Way(target)
+            secrets = self._transports.secrets if isinstance(self._transports, Transports) else ()
+            way = self._ways[id(target)] = Way(target, secrets)
         return way
 
     async def drain(self, body: Body) -> None:
