@@ -10,6 +10,7 @@ from msgspec.json import encode
 
 from turnout.engine.audit import StreamRecord
 from turnout.engine.classify.verdict import Verdict
+from turnout.engine.nonfinite import nonfinite
 from turnout.engine.redaction import Quotations
 from turnout.engine.sse import StreamEvent
 from turnout.engine.targets import Target, usable
@@ -39,13 +40,21 @@ class Request:
         stream: bool = False,
     ) -> None:
         self.body: Mapping[str, Any] = {**body, "stream": True} if stream else body
-        self.encoded = {key: Raw(encode(value)) for key, value in self.body.items()}
+        self.encoded = {key: Raw(_encoded(key, value)) for key, value in self.body.items()}
         """Its top-level values as they go out: encoded once a turn, however often it is sent."""
         self.headers = headers
         self.size = size
         self.stream = stream
         self.quotations = Quotations(self.encoded)
         """Its text, in which what upstreams say is looked for: folded once a turn, if at all."""
+
+
+def _encoded(key: str, value: object) -> bytes:
+    encoded = encode(value)
+    # what JSON has no word for becomes a null, and is looked for only where there is one
+    if b"null" in encoded and (where := nonfinite(value, key)):
+        raise ValueError(f"{where} is NaN or an infinity, which it cannot say; give a number")
+    return encoded
 
 
 class Answer(Struct, frozen=True):
@@ -89,6 +98,9 @@ class OpenStream(Protocol):
             left: seconds until the turn's deadline, which is kept by the caller.
         """
         ...
+
+    def unread(self, events: Sequence[StreamEvent]) -> None:
+        """These were given out and never reached the caller."""
 
     async def close(self) -> None:
         """Let go of its connection, at once if it has not ended."""

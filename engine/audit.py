@@ -74,7 +74,7 @@ class AttemptRecord(Struct, frozen=True, omit_defaults=True):
     bytes: int = 0
     """Of the reply's body, as they came over the wire."""
     possibly_billed: bool = False
-    """The whole request had gone out and no answer came: the upstream may have worked, and charge for it."""
+    """The whole request had gone out and no answer came, or not all of it: the upstream may charge for it."""
     stream: StreamRecord | None = None
     """None unless it was a stream that committed."""
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import json
+import logging
 from collections.abc import Iterable, Mapping
+from types import FunctionType
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -16,14 +19,20 @@ from turnout.engine.classify import classify, too_slow, transport_failure
 from turnout.engine.classify.reply import Reply
 from turnout.engine.classify.verdict import UNRECOGNISED, Evidence, Feature, Verdict
 from turnout.engine.clock import Clock
-from turnout.engine.errors import ClientError, TurnBroken, told
+from turnout.engine.errors import ClientError, ConfigurationError, TurnBroken, told
+from turnout.engine.printable import did_you_mean, named
 from turnout.engine.redaction import Redactor
 from turnout.engine.secrets import secrets_of
 from turnout.engine.targets import MAX_SECS, Target
 from turnout.machines.vocabulary import ErrorKind
 
+LOG: Final = logging.getLogger("turnout")
+
 UNKNOWN_STATUS: Final = 400
 """How an error is read whose client tells no status."""
+
+HINTS: Final = 100
+"""How many words of `ClientError` that there are not are logged, each once."""
 
 
 class Call(Protocol):
@@ -35,12 +44,19 @@ class Call(Protocol):
 
 
 class CallUpstream:
-    """Makes attempts by calling the embedder's client, within the target's bound."""
+    """Makes attempts by calling the embedder's client, within the target's bound.
+
+    Raises:
+        ConfigurationError: the client is none that could be called so.
+    """
 
     def __init__(self, call: Call, clock: Clock, capture: Capture | None = None) -> None:
+        if what := _mistake(call):
+            raise ConfigurationError(f"call= {what}; give async def call(target, request, /, *, timeout)")
         self._call = call
         self._clock = clock
         self._capture = capture
+        self._hinted: set[str] = set()
 
     async def close(self) -> None:
         """Nothing is kept: the client is the embedder's."""
@@ -92,8 +108,45 @@ class CallUpstream:
         if late is not None:
             return late
         if isinstance(error, ClientError):
-            return self._read(target, error, redactor) if error.kind is None else _told(error)
+            return self._read(target, error, redactor) if error.kind is None else self._told(error)
         return transport_failure(error)
+
+    def _told(self, error: ClientError) -> Verdict:
+        """What the client says of its error, as far as it makes sense.
+
+        A kind that does not exist is an error that nobody recognised.
+        """
+        kind = next((kind for kind in ErrorKind if kind == error.kind), None)
+        if kind is None:
+            self._hint("kind", error.kind, ErrorKind, "is read as caller_error, unrecognised")
+        return Verdict(
+            kind=kind or ErrorKind.CALLER_ERROR,
+            evidence=Evidence("client_error" if kind else UNRECOGNISED, "kind"),
+            status=_status(error.status),
+            features=self._features(error.features) if kind is ErrorKind.CAPABILITY else (),
+            message=str(error.message or ""),
+            retryable=kind is ErrorKind.UNAVAILABLE,
+            retry_after=_seconds(error.retry_after),
+        )
+
+    def _features(self, given: object) -> tuple[str, ...]:
+        """What was refused, in words that there are."""
+        words = (given,) if isinstance(given, str) or not isinstance(given, Iterable) else given
+        features = set()
+        for word in words if given is not None else ():
+            feature = next((feature for feature in Feature if feature == word), None)
+            if feature is None:
+                self._hint("features", word, Feature, "is read as other")
+            features.add((feature or Feature.OTHER).value)
+        return tuple(sorted(features))
+
+    def _hint(self, key: str, word: object, words: Iterable[str], what: str) -> None:
+        """A word that there is not. No error: it would replace the one that the client is telling."""
+        known = f"{key}: {named(word)}"
+        if known not in self._hinted and len(self._hinted) < HINTS:
+            self._hinted.add(known)
+            hint = did_you_mean(word if isinstance(word, str) else "", words)
+            LOG.warning("ClientError: %s %s%s", known, what, hint)
 
     def _read(self, target: Target, error: ClientError, redactor: Redactor) -> Verdict:
         """What a client met and does not name, read as a reply over HTTP is."""
@@ -146,29 +199,30 @@ def _encoded(body: object) -> bytes:
         return b"{}"
 
 
-def _told(error: ClientError) -> Verdict:
-    """What the client says of its error, as far as it makes sense.
+def _mistake(call: object) -> str:
+    """What is surely wrong with a client; empty where nothing is.
 
-    A kind that does not exist is an error that nobody recognised.
+    A lambda may well give what can be awaited: that is seen when it is called.
     """
-    kind = next((kind for kind in ErrorKind if kind == error.kind), None)
-    known = kind is not None
-    kind = kind or ErrorKind.CALLER_ERROR
-    return Verdict(
-        kind=kind,
-        evidence=Evidence("client_error" if known else UNRECOGNISED, "kind"),
-        status=_status(error.status),
-        features=_features(error.features) if kind is ErrorKind.CAPABILITY else (),
-        message=str(error.message or ""),
-        retryable=kind is ErrorKind.UNAVAILABLE,
-        retry_after=_seconds(error.retry_after),
-    )
-
-
-def _features(given: object) -> tuple[str, ...]:
-    """What was refused, in words that there are."""
-    named = (given,) if isinstance(given, str) else given if isinstance(given, Iterable) else ()
-    return tuple(sorted({name if name in set(Feature) else Feature.OTHER.value for name in map(str, named)}))
+    if not callable(call):
+        return f"is {named(type(call).__name__)}, which cannot be called"
+    try:
+        inspect.signature(call).bind(None, {}, timeout=None)
+    except TypeError:
+        return "takes other arguments than it is given"
+    except ValueError:  # it tells nothing of them
+        pass
+    if inspect.iscoroutinefunction(call) or inspect.isclass(call):
+        return ""
+    inner: object = call
+    while isinstance(inner, functools.partial):
+        inner = inner.func
+    inner = inspect.unwrap(inner) if callable(inner) else inner
+    if not inspect.isroutine(inner):
+        inner = type(inner).__call__
+    function = getattr(inner, "__func__", inner)
+    plain = isinstance(function, FunctionType) and function.__name__ != "<lambda>"
+    return "is no async function" if plain and not inspect.iscoroutinefunction(function) else ""
 
 
 def _status(value: object) -> int | None:

@@ -60,6 +60,8 @@ _NAMED_IN: Final[Mapping[str, re.Pattern[str]]] = {
 }
 """What else is a credential's name, by the key that it stands under."""
 
+_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_KEY_ITSELF: Final = re.compile(r"(?=[A-Za-z]*[0-9])[A-Za-z0-9]{24,}")
 _PARTS: Final = re.compile(r"[/?&;#]")
 _NAMEABLE: Final = re.compile(r"[A-Z_][A-Z0-9_]*|[A-Za-z_]+")
 _ONE_RUN: Final = re.compile(r"[A-Za-z0-9]{16,}")
@@ -115,6 +117,15 @@ def in_url(url: str) -> bool:
     """Whether a part of a URL, of its path, its query or its fragment, is named like a credential."""
     parts = (unquote(part).partition("=") for part in _PARTS.split(url))
     return any(named_like_a_credential(name, "extra_query") for name, given, _ in parts if given)
+
+
+def variable_mistake(variable: str, example: str = "OPENAI_API_KEY") -> str:
+    """What is wrong with the name of an environment variable; empty where nothing is. It is never shown."""
+    if _KEY_ITSELF.fullmatch(variable):
+        return f"looks like a key itself; {CREDENTIAL}"
+    if not _VARIABLE.fullmatch(variable):
+        return f"is no name of an environment variable; give one like {example}"
+    return ""
 
 
 def variable_named(variable: str) -> str:

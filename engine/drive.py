@@ -84,6 +84,8 @@ class Drive:
         self._streaming: Streaming | None = None
         self._pulling = False
         self._watch: asyncio.Task[None] | None = None
+        self.when_over: Callable[[], object] = lambda: None
+        """Called when a stream that nobody reads has come to its end."""
         self._learnt: Probe | None = None
         """The probe that had to be corrected and was answered then, or began to be."""
         self.record: AuditRecord | None = None
@@ -129,29 +131,33 @@ class Drive:
         if isinstance(pulled, TurnoutError):
             await self._end(pulled)
             return ()
-        events, outcome = pulled
-        if outcome is not None:
-            await self._end(outcome)
-        return events
+        if not pulled:  # all of it has reached the caller: now the turn ends
+            await self._end(self._concluded())
+        return pulled
 
-    async def leave(self) -> None:
-        """The caller reads no more of the stream: unless the turn has ended already, it is cancelled."""
-        if self._streaming is not None and self.record is None:
-            self._interrupt("cancelled")
-            await self._end_unread(None)
-
-    def abandon(self, then: Callable[[], object]) -> None:
-        """The same for a caller who has dropped the stream, from whatever thread, and waits for nothing.
+    async def leave(self, unread: Sequence[StreamEvent]) -> None:
+        """The caller reads no more of the stream: unless he has got all of it, the turn is cancelled.
 
         Args:
-            then: called once the turn has ended.
+            unread: events that were given out and did not reach him.
         """
+        if (streaming := self._streaming) is None or self.record is not None:
+            return
+        if not unread and isinstance(streaming.outcome, Answer):
+            await self._end_unread(self._concluded())
+            return
+        streaming.unread(unread)
+        self._interrupt("cancelled")
+        await self._end_unread(None)
+
+    def abandon(self, unread: Sequence[StreamEvent]) -> None:
+        """The same for a caller who has dropped the stream, from whatever thread, and waits for nothing."""
 
         async def leave() -> None:
             try:
-                await self.leave()
+                await self.leave(unread)
             finally:
-                then()
+                self.when_over()
 
         with suppress(RuntimeError):  # the loop is closed, and everything with it
             self._loop.call_soon_threadsafe(lambda: self._around.later(leave()))
@@ -229,15 +235,19 @@ class Drive:
         """The deadline of a stream that nobody reads just now: it holds its connection no longer."""
         while (left := self._left()) is not None and left > 0:
             await self._clock.sleep(left)
-        if self.record is None and not self._pulling:
+        if (streaming := self._streaming) is not None and self.record is None and not self._pulling:
             self._watch = None
-            await self._end_unread(self._expired())
+            answered = isinstance(streaming.outcome, Answer)  # in time: it only waits to be read
+            await self._end_unread(self._concluded() if answered else self._expired())
 
-    async def _end_unread(self, outcome: Failure | None) -> None:
+    async def _end_unread(self, outcome: Answer | Failure | None) -> None:
         """End a turn that nobody waits for: its record is left before anything else happens."""
-        self._leave_record(outcome)
-        self._around.later(self._keep_books())
-        await self._let_go()
+        try:
+            self._leave_record(outcome)
+            self._around.later(self._keep_books())
+            await self._let_go()
+        finally:
+            self.when_over()
 
     async def _end(self, outcome: Answer | Failure) -> None:
         """The books and the record of a turn that has come to its end."""
@@ -276,16 +286,22 @@ class Drive:
             if turn.ended:
                 return outcome if isinstance(outcome, Answer) else _error(probe, outcome)
 
-    async def _pull(self) -> tuple[Sequence[StreamEvent], Answer | Failure | None]:
+    async def _pull(self) -> Sequence[StreamEvent]:
+        if self._streaming is None:
+            raise AssertionError("no stream has committed")
+        events = await self._streaming.more(self._left())
+        if self._streaming.outcome is not None:
+            await self._streaming.close()  # its connection need not wait for a slow reader
+        return events
+
+    def _concluded(self) -> Answer | Failure:
+        """What a stream has come to that has ended."""
         streaming, probe = self._streaming, self._probe
         if streaming is None or probe is None:
             raise AssertionError("no stream has committed")
-        events = await streaming.more(self._left())
-        outcome = streaming.outcome
-        if outcome is None:
-            return events, None
+        outcome = streaming.settle()
         self._classify(probe)
-        return events, outcome if isinstance(outcome, Answer) else _error(probe, outcome)
+        return outcome if isinstance(outcome, Answer) else _error(probe, outcome)
 
     def _classify(self, probe: Probe) -> None:
         """Take the outcome of a probe into the turn, and act on it."""
@@ -339,7 +355,12 @@ class Drive:
         if not (self._turn.restored or self._asking.caller.final or self._learnt):
             await self._keep_books()
             return
-        await asyncio.shield(self._around.later(self._keep_books()))
+        wanted = Wanted()
+        try:
+            await asyncio.shield(self._around.later(self._keep_books()))
+        except asyncio.CancelledError:
+            if not wanted:
+                raise  # else it was the store's own doing, and nothing may change how the turn has ended
 
     def _leave_record(self, outcome: Answer | Failure | None) -> None:
         self.failure = outcome if isinstance(outcome, TurnoutError) else None
@@ -357,7 +378,7 @@ class Drive:
         if self._around.on_record is not None:
             try:
                 self._around.on_record(record)
-            except Exception:
+            except (Exception, asyncio.CancelledError):
                 LOG.exception("turn %s: on_record raised; the turn goes on", record.turn)
 
     def _cleaned(self, text: str) -> str:

@@ -39,7 +39,12 @@ if TYPE_CHECKING:
 
 
 class UpstreamError(TurnoutError):
-    """What one target answered, or that it did not. The message is redacted."""
+    """What one target answered, or that it did not. The message is redacted.
+
+    Attributes:
+        target: the target's name.
+        verdict: how the answer was read: its kind, status, code and cleaned message, and on what evidence.
+    """
 
     def __init__(self, target: str, verdict: Verdict) -> None:
         status = f" (HTTP {verdict.status})" if verdict.status else ""
@@ -49,7 +54,11 @@ class UpstreamError(TurnoutError):
 
 
 class InjectionRefused(UpstreamError):
-    """A target refused what its client adds by `extra_body`: a mistake of the configuration."""
+    """A target refused what its client adds by `extra_body`: a mistake of the configuration.
+
+    Attributes:
+        keys: what its client adds.
+    """
 
     def __init__(self, target: str, verdict: Verdict, keys: frozenset[str]) -> None:
         super().__init__(target, verdict)
@@ -80,12 +89,14 @@ class TurnFailed(TurnoutError):
     """A turn that ended as failed.
 
     Attributes:
-        error: the last probe's concrete error, or why there was none.
+        error: the last probe's concrete error, or why there was none. It is the cause of this one; its own
+            cause is what the embedder's code, a memory or a transport has raised, just as they raised it.
         record: the audit record, with every probe of the turn, first cause first.
     """
 
     def __init__(self, error: UpstreamError | DeadlineExceeded | TurnBroken, record: AuditRecord) -> None:
         super().__init__(str(error))
+        self.__cause__ = error
         self.error = error
         self.record = record
 
@@ -100,7 +111,7 @@ class RequestRefused(TurnoutError):
 
 
 class InvalidBody(RequestRefused):
-    """The request's body is no JSON object."""
+    """The request's body is no JSON object, or asks for what this call does not give."""
 
 
 class UnknownRoute(RequestRefused):
@@ -133,20 +144,20 @@ class ClientError(TurnoutError):
     Without a `kind`, it is read from status, body and message as a reply over HTTP is.
 
     Args:
-        kind: an `ErrorKind`, or its value; any other word is read as `caller_error`, unrecognised.
-        status: the HTTP status, if there was one.
         message: the upstream's diagnostic message. It is redacted before it is kept.
+        kind: an `ErrorKind`, or its value; any other word is logged and read as `caller_error`, unrecognised.
+        status: the HTTP status, if there was one.
         body: the upstream's whole error body, decoded or as it came.
-        features: for `capability`, what was refused.
+        features: for `capability`, what was refused; any word but a `Feature` is logged and read as `other`.
         retry_after: seconds that the upstream asks to wait.
     """
 
     def __init__(
         self,
+        message: str = "",
         *,
         kind: ErrorKind | str | None = None,
         status: int | None = None,
-        message: str = "",
         body: Mapping[str, Any] | str | bytes | None = None,
         features: tuple[str, ...] = (),
         retry_after: float | None = None,

@@ -13,7 +13,7 @@ from typing import Final
 
 from turnout.engine.classify.verdict import UNRECOGNISED, Verdict
 from turnout.engine.errors import ConfigurationError
-from turnout.engine.printable import named
+from turnout.engine.printable import did_you_mean, named
 from turnout.machines.vocabulary import ErrorKind as Kind
 from turnout.machines.vocabulary import RoutingFallbackReason as Reason
 
@@ -89,6 +89,8 @@ class Policy:
     __slots__ = ("_reasons", "remembered", "table")
 
     def __init__(self, on: Mapping[str, str] | None = None) -> None:
+        if on is not None and not isinstance(on, Mapping):
+            raise ConfigurationError(f"policy: on is of type {type(on).__name__}; give a dict")
         if wrong := list(mistakes(on or {})):
             raise ConfigurationError("policy: " + "; ".join(f"on.{key}: {what}" for key, what in wrong))
         table = dict(DEFAULT) | {key: Action(value) for key, value in (on or {}).items()}
@@ -153,9 +155,8 @@ def mistakes(on: Mapping[str, object]) -> list[tuple[str, str]]:
     wrong = []
     for key, value in on.items():
         if key not in ALLOWED:
-            wrong.append(
-                (key, f"is no kind of error that a policy can change; there are {', '.join(ALLOWED)}")
-            )
+            hint = did_you_mean(str(key), ALLOWED)
+            wrong.append((key, f"is no kind of error that a policy can change{hint}"))
         elif value not in ALLOWED[key]:
             wrong.append((key, f"is {named(value)}; give one of {', '.join(ALLOWED[key])}"))
     return wrong

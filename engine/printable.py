@@ -48,9 +48,14 @@ def named(value: object) -> str:
     return f"'{value}'" if word else "a value"
 
 
+def nearest(name: str, names: Iterable[str]) -> str:
+    """Which of the names is most like this one; empty where none is like it."""
+    return next(iter(difflib.get_close_matches(name, list(names), n=1)), "")
+
+
 def did_you_mean(name: str, names: Iterable[str]) -> str:
     """The end of a sentence about a name that there is not."""
     names = list(names)
-    if near := difflib.get_close_matches(name, names, n=1):
-        return f"; did you mean {shortened(near[0])}?"
+    if near := nearest(name, names):
+        return f"; did you mean {shortened(near)}?"
     return f"; choose from {', '.join(map(shortened, names))}" if names else "; there is none"

@@ -199,8 +199,8 @@ class Streaming:
 
     @property
     def outcome(self) -> Answer | Verdict | None:
-        """How it ended, once it has; the probe is settled then."""
-        return self._stream.outcome if self._probe.settled else None
+        """How it ended, once it has."""
+        return self._stream.outcome
 
     async def more(self, left: float | None) -> Sequence[StreamEvent]:
         """The next events, at least one unless it has ended.
@@ -208,12 +208,20 @@ class Streaming:
         Args:
             left: seconds until the turn's deadline, which is kept by the caller.
         """
-        events = await self._stream.more(left)
-        if (outcome := self._stream.outcome) is not None:
-            rule = outcome.evidence.rule if isinstance(outcome, Verdict) else ""
-            self._record(outcome, rule)
-            _step(self._probe, outcome, left)
-        return events
+        return await self._stream.more(left)
+
+    def unread(self, events: Sequence[StreamEvent]) -> None:
+        """These never reached the caller."""
+        self._stream.unread(events)
+
+    def settle(self) -> Answer | Verdict:
+        """It has ended, and the caller has got all of it: so ends its probe."""
+        outcome = self._stream.outcome
+        if outcome is None:
+            raise StepRefused(f"the stream of target {self.target.name!r} has not ended")
+        self._record(outcome, outcome.evidence.rule if isinstance(outcome, Verdict) else "")
+        _step(self._probe, outcome, None)
+        return outcome
 
     def cut(self, trigger: str) -> None:
         """The turn ends before the stream does: by `expired`, `cancelled` or `broken`."""
@@ -313,7 +321,9 @@ class _Attempt:
             outcome.request_id if outcome else "",
             tuple(sorted(self._probe.stripped)),
             progress.bytes,
-            progress.sent and (outcome is None or outcome.status is None),
+            progress.sent
+            and not isinstance(outcome, Answer)
+            and (outcome is None or outcome.status is None or stream is not None),
             stream,
         )
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from turnout.engine.errors import ConfigurationError
+from turnout.engine.hints import mistyped
 from turnout.engine.policy import DEFAULT_POLICY, Policy
+from turnout.engine.printable import named
 from turnout.engine.targets import Target
 
 BOUNDS: Final = ("deadline_secs",)
+
+_TAKES: Final[Mapping[str, Any]] = {"id": str, "deadline_secs": float | None}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,7 +22,8 @@ class Route:
     """An ordered ladder of targets, each tried at most once a turn, and what each kind of error does.
 
     Raises:
-        ConfigurationError: an empty ladder, a name twice, or two wire formats in one ladder.
+        ConfigurationError: an empty ladder, a name twice, or two wire formats in one ladder; a value of
+            another type.
     """
 
     id: str
@@ -27,6 +33,8 @@ class Route:
     """Bounds a whole turn, in seconds: every target, attempt and wait."""
 
     def __post_init__(self) -> None:
+        if wrong := [*mistyped(vars(self), _TAKES), *_mistakes(self.ladder, self.policy)]:
+            raise ConfigurationError(f"route {named(self.id)}: {'; '.join(wrong)}")
         names = [target.name for target in self.ladder]
         if not names:
             raise ConfigurationError(f"route {self.id!r}: its ladder is empty; give at least one target")
@@ -37,3 +45,12 @@ class Route:
                 f"route {self.id!r}: its ladder mixes the wire formats {', '.join(sorted(formats))};"
                 " a caller's body is in one of them"
             )
+
+
+def _mistakes(ladder: object, policy: object) -> Iterator[str]:
+    if not isinstance(policy, Policy):
+        yield f"policy is of type {type(policy).__name__}; give Policy({{…}})"
+    if not isinstance(ladder, tuple | list):
+        yield f"ladder is of type {type(ladder).__name__}; give a list of targets, [Target(…), …]"
+    elif others := sorted({type(rung).__name__ for rung in ladder if not isinstance(rung, Target)}):
+        yield f"ladder holds {', '.join(others)}; give targets only, Target(…)"

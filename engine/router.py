@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import os
 import random
 import time
@@ -15,6 +14,7 @@ from typing import Any, Final, Self
 import httpx
 
 from turnout.engine import deployment
+from turnout.engine.arguments import check
 from turnout.engine.attempts import Request
 from turnout.engine.audit import AuditRecord
 from turnout.engine.call import Call, CallUpstream
@@ -60,7 +60,7 @@ class Reply:
 class Router:
     """Routes the turns of many sessions. Used by any number of tasks of one event loop.
 
-    Give either a `ladder`, which makes one route, or `routes`.
+    Give either a `ladder`, which makes one route together with `on` and `deadline_secs`, or `routes`.
 
     Args:
         ladder: the targets to try, in order.
@@ -72,7 +72,8 @@ class Router:
         on_record: called with the record of each turn, within the turn. One that raises is logged.
         on_change: called with each eviction that was removed: when, whose, which and why. One that raises is
             logged.
-        call: makes the calls, where the service has a client of its own.
+        call: makes the calls, where the service has a client of its own: an async function, in the place of
+            any `transport`.
         capture: keeps the replies that no rule knows, to correct or report how they are read.
         on_memory_error: `serve` (go on without, and note it) or `raise` (the turn is broken).
         memory_timeout_ms: how long a turn waits for the memory, each time.
@@ -83,8 +84,9 @@ class Router:
         new_id: names a turn.
 
     Raises:
-        ConfigurationError: no ladder, a route twice; without `call`, a target that has no `base_url`, whose
-            `api_key_env` names no credential or whose `ca_file` no certificate; a library that is missing.
+        ConfigurationError: no ladder, a route twice, an argument of another type, two that do not go
+            together; without `call`, a target that has no `base_url`, whose `api_key_env` names no credential
+            or whose `ca_file` no certificate; a library that is missing.
     """
 
     def __init__(
@@ -107,10 +109,22 @@ class Router:
         jitter: Callable[[], float] | None = None,
         new_id: Callable[[], str] | None = None,
     ) -> None:
-        if ladder:
-            policy = Policy(on)
-            only = Route(id=DEFAULT_ROUTE, ladder=tuple(ladder), policy=policy, deadline_secs=deadline_secs)
-            routes = (only, *routes)
+        check(
+            memory=memory,
+            on_record=on_record,
+            capture=capture,
+            on_memory_error=on_memory_error,
+            memory_timeout_ms=memory_timeout_ms,
+            transport=transport,
+            clock=clock,
+            jitter=jitter,
+            new_id=new_id,
+        )
+        if call is not None and transport is not None:
+            raise ConfigurationError(
+                "call= makes the calls, and nothing is left for transport= to carry; keep one"
+            )
+        routes = _all_routes(ladder, on, deadline_secs, routes)
         self._routes = _by_id(routes, calls=call is not None)
         self._namespace = as_id(namespace)
         self._on_memory_error: OnMemoryError = on_memory_error
@@ -131,8 +145,6 @@ class Router:
         else:
             self._upstream = CallUpstream(call, self._clock, capture)
         self._calls = call is not None
-        if _is_async(on_record):
-            raise ConfigurationError("on_record is async and would never be awaited; give a plain callable")
         self._around = Surroundings(
             attempt=self._upstream,
             clock=self._clock,
@@ -170,7 +182,8 @@ class Router:
                 max_sessions=settings.max_sessions,
                 durability=settings.durability,
             )
-        from_file["transport"] = loaded.http.library
+        if "call" not in arguments:
+            from_file["transport"] = loaded.http.library
         if "capture" not in arguments and loaded.capture is not None:
             from_file["capture"] = Capture(loaded.capture.dir, max_bytes=loaded.capture.max_bytes)
         return cls(**{**from_file, **arguments})
@@ -450,6 +463,39 @@ class _Life:
             await self._idle.wait()
 
 
+def _all_routes(
+    ladder: Sequence[Target],
+    on: Mapping[str, str] | None,
+    deadline_secs: float | None,
+    routes: Iterable[Route],
+) -> tuple[Route, ...]:
+    """The routes of a router, of which a ladder makes one.
+
+    Raises:
+        ConfigurationError: they are none, or a ladder does not go with the rest.
+    """
+    if isinstance(routes, str | Route) or not isinstance(routes, Iterable):
+        raise ConfigurationError(f"routes is of type {type(routes).__name__}; give a list, [Route(…), …]")
+    routes = tuple(routes)
+    if others := sorted({type(route).__name__ for route in routes if not isinstance(route, Route)}):
+        raise ConfigurationError(f"routes holds {', '.join(others)}; give routes only, Route(…)")
+    if not ladder:
+        if routes and (on is not None or deadline_secs is not None):
+            raise ConfigurationError(
+                "on and deadline_secs go with a ladder; each of several routes has its own:"
+                " Route(…, policy=Policy({…}), deadline_secs=…)"
+            )
+        return routes
+    if routes:
+        raise ConfigurationError(
+            "a ladder makes one route, beside which there are no others; give ladder or routes"
+        )
+    whole: Any = (
+        tuple(ladder) if isinstance(ladder, Iterable) else ladder
+    )  # what is no ladder the route tells
+    return (Route(id=DEFAULT_ROUTE, ladder=whole, policy=Policy(on), deadline_secs=deadline_secs),)
+
+
 def _by_id(routes: Iterable[Route], *, calls: bool) -> Mapping[str, Route]:
     found: dict[str, Route] = {}
     unusable: list[str] = []
@@ -483,10 +529,6 @@ def _check_address(target: Target) -> None:
     raise ConfigurationError(
         f"target {target.name!r}: its base_url is no address; give one like https://api.example.com/v1"
     )
-
-
-def _is_async(sink: object) -> bool:
-    return any(map(inspect.iscoroutinefunction, (sink, getattr(sink, "__call__", None))))  # noqa: B004
 
 
 def _time_ordered_id() -> str:

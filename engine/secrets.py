@@ -8,7 +8,7 @@ import re
 
 from turnout.engine.attempts import own_bound
 from turnout.engine.clock import Clock
-from turnout.engine.credentials import SHORTEST_SECRET, named_like_a_credential, secrets_in
+from turnout.engine.credentials import SHORTEST_SECRET, named_like_a_credential, secrets_in, variable_named
 from turnout.engine.errors import ConfigurationError
 from turnout.engine.printable import mixed
 from turnout.engine.targets import Target, sendable
@@ -46,7 +46,8 @@ def credential_from_environment(target: Target) -> str:
     """
     if target.api_key_env is None:
         return ""
-    variable = f"the environment variable {target.api_key_env}"
+    shown = variable_named(target.api_key_env)
+    variable = f"the environment variable {shown}" if shown == target.api_key_env else "its variable"
     if (key := os.environ.get(target.api_key_env)) is None:
         raise ConfigurationError(f"target {target.name!r}: {variable} is not set; put its credential there")
     return _usable(target, key, variable)

@@ -278,7 +278,7 @@ class _Play:
             on_memory_error=settings.on_memory_error,
             memory_timeout_ms=settings.memory_timeout_ms,
             call=self._call if self._scenario.calls else None,
-            transport=self._transport(),
+            transport=None if self._scenario.calls else self._transport(),
             clock=self._clock,
             jitter=lambda: 0.0,
             new_id=lambda: _turn_id(_STAGE.get().number),

@@ -52,11 +52,15 @@ class EventTooLong(TurnoutError):
 class SseReader:
     """Reads one stream. Holds no more of it than the event that has not ended yet."""
 
-    __slots__ = ("_at", "_begun", "_buffer", "_data", "_lone_cr", "_name", "_scanned")
+    __slots__ = ("_at", "_begun", "_buffer", "_data", "_lf", "_lone_cr", "_name", "_scanned", "_start")
 
     def __init__(self) -> None:
         self._buffer = bytearray()
-        """From the first byte of the event that has not ended."""
+        """What came, from the first byte of the event that had not ended."""
+        self._start = 0
+        """Where the event begins that has not ended."""
+        self._lf: int | None = None
+        """Where the next LF stands, -1 for nowhere; None if that is not known."""
         self._at = 0
         """Where its next line begins."""
         self._scanned = 0
@@ -74,6 +78,7 @@ class SseReader:
             EventTooLong: one that has not ended is longer than `LONGEST`.
         """
         self._buffer += chunk
+        self._lf = None
         blocks: list[Block] = []
         if not self._begun and not self._begin():
             return blocks
@@ -82,6 +87,8 @@ class SseReader:
                 self._field(line)
             else:
                 blocks.append(self._block(self._at))
+        del self._buffer[: self._start]  # all at once: to move the rest for each event would take for ever
+        self._at, self._scanned, self._start = self._at - self._start, self._scanned - self._start, 0
         if len(self._buffer) > LONGEST:
             raise EventTooLong(f"an event of the stream is longer than {LONGEST} bytes")
         return blocks
@@ -104,17 +111,19 @@ class SseReader:
     def _next_line(self) -> bytes | None:
         """The next line without its end, which is passed over; None if it has not ended yet."""
         buffer = self._buffer
-        if self._lone_cr and self._at == 0 and buffer[:1] == b"\n":
-            self._at = self._scanned = 1  # the other half of the line end before
+        if self._lone_cr and self._at == self._start and buffer[self._at : self._at + 1] == b"\n":
+            self._at = self._scanned = self._at + 1  # the other half of the line end before
         first, length = self._at, len(buffer)
-        lf = buffer.find(b"\n", self._scanned)
+        if self._lf is None or 0 <= self._lf < self._scanned:
+            self._lf = buffer.find(b"\n", self._scanned)
+        lf = self._lf
         cr = buffer.find(b"\r", self._scanned, lf if lf >= 0 else length)
         if cr < 0:
             if lf < 0:
                 self._scanned = length
                 return None
             end, after, lone = lf, lf + 1, False
-        elif cr == first and first and self._lone_cr:
+        elif cr == first > self._start and self._lone_cr:
             end, after, lone = cr, cr + 1, True  # this stream ends its lines in CR: no LF is to be waited for
         elif cr + 1 == length:
             self._scanned = cr  # an LF may follow
@@ -135,10 +144,9 @@ class SseReader:
 
     def _block(self, end: int) -> Block:
         """The event that ends here, and a new beginning."""
-        raw = bytes(self._buffer[:end])
-        del self._buffer[:end]
+        raw = bytes(self._buffer[self._start : end])
         data = self._data[0] if len(self._data) == 1 else b"\n".join(self._data)
         block = Block(raw, self._name.decode("utf-8", "replace"), data.decode("utf-8", "replace"))
-        self._at = self._scanned = 0
+        self._at = self._scanned = self._start = end
         self._name, self._data = b"", []
         return block

@@ -12,6 +12,7 @@ from turnout.engine.audit import AuditRecord
 from turnout.engine.drive import Drive
 from turnout.engine.errors import RouterMisused
 from turnout.engine.sse import StreamEvent
+from turnout.machines.vocabulary import TurnState
 
 
 class Stream:
@@ -58,8 +59,9 @@ class Stream:
         if self._drive is not None:
             raise RouterMisused("this stream was entered before; each turn needs one of its own")
         self._in_flight.enter_context(self._let_in())
-        self._drive = self._start()
         try:
+            self._drive = self._start()
+            self._drive.when_over = self._in_flight.close
             await self._drive.run()
         except BaseException:
             self._leave()
@@ -82,7 +84,7 @@ class Stream:
 
         Raises:
             TurnFailed: the stream broke off, or the turn's deadline passed; with the error and the record.
-            RouterMisused: it was not entered, or another task is reading it.
+            RouterMisused: it was not entered, another task is reading it, or it was left before its end.
         """
         if not self._ready:
             await self._read()
@@ -104,6 +106,8 @@ class Stream:
         if not self._ready:
             if drive.failure is not None:
                 raise drive.failed()
+            if drive.record is None or drive.record.state != TurnState.SERVED:
+                raise RouterMisused("this stream was left before its end, which cancelled its turn")
             raise StopAsyncIteration
 
     async def close(self) -> None:
@@ -114,10 +118,11 @@ class Stream:
         """
         if self._reading:
             raise RouterMisused("this stream is being read by another task; cancel that task to close it")
+        unread = [*self._ready]
         self._ready.clear()
         if self._drive is not None and not self._done:
             try:
-                await self._drive.leave()
+                await self._drive.leave(unread)
             finally:
                 self._leave()
 
@@ -129,4 +134,4 @@ class Stream:
     def __del__(self) -> None:
         if self._drive is not None and not self._done:
             self._done = True
-            self._drive.abandon(self._in_flight.close)
+            self._drive.abandon([*self._ready])

@@ -9,19 +9,33 @@ import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final, Literal
+from typing import Any, Final, Literal, get_type_hints
 from urllib.parse import urlsplit
 
+import msgspec
 from msgspec.structs import replace
 
 from turnout.engine.audit import Rung
 from turnout.engine.classify.operator import ErrorRule
 from turnout.engine.classify.providers import provider_of
-from turnout.engine.credentials import SHORTEST_SECRET, named_like_a_credential
+from turnout.engine.credentials import SHORTEST_SECRET, named_like_a_credential, variable_mistake
 from turnout.engine.errors import ConfigurationError
+from turnout.engine.hints import mistyped
+from turnout.engine.nonfinite import nonfinite
 
 NAME: Final = re.compile(r"[A-Za-z0-9._/:-]{1,64}")
 """What a target may be called."""
+
+HEADER: Final = re.compile(r"[!#$%&'*+.^_`|~A-Za-z0-9-]+")
+"""What a header may be called."""
+
+FRAMING: Final = frozenset(
+    {"connection", "content-length", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"}
+)
+"""Headers that belong to the connection and are set by what carries it."""
+
+OURS: Final = FRAMING | {"accept", "content-encoding", "content-type", "cookie", "expect", "host"}
+"""Headers that cannot carry a credential as well."""
 
 FORWARDED: Final = ("traceparent", "tracestate", "x-request-id")
 """The caller's headers that go upstream unless a client says otherwise, beside those of its format."""
@@ -35,6 +49,13 @@ BOUNDS: Final = (
     "idle_timeout_secs",
     "timeout_secs",
 )
+
+OWNED: Final[Mapping[str, str]] = {
+    "model": "is the target's model id, which is sent with every request",
+    "stream": "is set by the kind of turn that a caller asks for",
+    **dict.fromkeys(("messages", "input"), "is the conversation, which is the caller's"),
+}
+"""The keys of a body that no client may add, and whose they are."""
 
 Format = Literal["openai_chat", "openai_responses", "anthropic_messages"]
 ApiKey = Callable[[], str | Awaitable[str]]
@@ -95,7 +116,8 @@ class Target(Client):
     """One model at one upstream endpoint. Takes every key of a client as well.
 
     Raises:
-        ConfigurationError: a name, `max_retries`, `errors` or a pair of keys that cannot be used.
+        ConfigurationError: a value of another type, or one that cannot be used; a pair of keys that do not
+            go together.
     """
 
     name: str = field(kw_only=False)
@@ -103,46 +125,63 @@ class Target(Client):
     """The model id sent upstream; the target's name where none is given."""
 
     def __post_init__(self) -> None:
-        if not NAME.fullmatch(self.name):
+        if not isinstance(self.name, str) or not NAME.fullmatch(self.name):
+            shown = repr(self.name) if isinstance(self.name, str) else f"of type {type(self.name).__name__}"
             raise ConfigurationError(
-                f"target {self.name!r}: a name is 1 to 64 of the characters A-Z a-z 0-9 . _ / : -"
+                f"target {shown}: a name is 1 to 64 of the characters A-Z a-z 0-9 . _ / : -"
             )
-        if self.base_url and not _is_address(self.base_url):
-            raise ConfigurationError(
-                f"target {self.name!r}: its base_url is no address; give one like https://api.example.com/v1"
-            )
-        if "@" in urlsplit(self.base_url).netloc:
-            raise ConfigurationError(
-                f"target {self.name!r}: its base_url holds a credential; give it by api_key_env"
-            )
-        if not 0 <= self.max_retries <= 10:
-            raise ConfigurationError(f"target {self.name!r}: max_retries is {self.max_retries}; give 0 to 10")
-        if self.max_body_bytes < 1:
-            raise ConfigurationError(
-                f"target {self.name!r}: max_body_bytes is {self.max_body_bytes}; give 1 or more"
-            )
-        if not isinstance(self.errors, tuple | list) or any(type(r) is not ErrorRule for r in self.errors):
-            raise ConfigurationError(
-                f"target {self.name!r}: errors is no tuple of rules; give errors=(ErrorRule(…),)"
-            )
-        if unsendable := [n for n, value in self.extra_headers.items() if not sendable(value)]:
-            raise ConfigurationError(
-                f"target {self.name!r}: extra_headers: {', '.join(unsendable)}: no header can carry that;"
-                " give printable ASCII"
-            )
-        self._check_credentials()
-        if self.forward_auth and (self.api_key or self.api_key_env):
-            raise ConfigurationError(
-                f"target {self.name!r}: forward_auth sends the caller's credential, api_key ours; keep one"
-            )
+        # what is of another type cannot be looked at any further
+        wrong = [*mistyped(vars(self), _TAKES)] or [
+            *self._mistakes(),
+            *self._mistakes_of_headers(),
+            *self._mistakes_of_credentials(),
+        ]
+        if wrong:
+            raise ConfigurationError("\n".join(f"target {self.name!r}: {what}" for what in wrong))
 
-    def _check_credentials(self) -> None:
+    def _mistakes(self) -> Iterator[str]:
+        if self.base_url and not _is_address(self.base_url):
+            yield "its base_url is no address; give one like https://api.example.com/v1"
+        if not 0 <= self.max_retries <= 10:
+            yield f"max_retries is {self.max_retries}; give 0 to 10"
+        if self.max_body_bytes < 1:
+            yield f"max_body_bytes is {self.max_body_bytes}; give 1 or more"
+        if not isinstance(self.errors, tuple | list) or any(type(r) is not ErrorRule for r in self.errors):
+            yield "errors is no tuple of rules; give errors=(ErrorRule(…),)"
+        for key, what in unsendable(self.extra_body):
+            yield f"extra_body: {key} {what}"
+
+    def _mistakes_of_headers(self) -> Iterator[str]:
+        given = [("extra_headers", name, FRAMING) for name in self.extra_headers]
+        if self.auth_header is not None:
+            given.append(("auth_header", self.auth_header, OURS))
+        for key, name, taken in given:
+            if not HEADER.fullmatch(name):
+                yield f"{key}: what it names is no header; give a name like x-api-key"
+            elif name.lower() in taken:
+                yield f"{key}: {name} belongs to the connection or to what is sent; give another one"
+        if refused := [name for name, value in self.extra_headers.items() if not sendable(value)]:
+            yield f"extra_headers: {', '.join(refused)}: no header can carry that; give printable ASCII"
+
+    def _mistakes_of_credentials(self) -> Iterator[str]:
+        if "@" in re.split(r"[/?#]", self.base_url.partition("://")[2], maxsplit=1)[0]:
+            yield "its base_url holds a credential; give it by api_key_env"
+        # what was given is never quoted: many put the key itself there
+        if self.api_key is not None and not callable(self.api_key):
+            yield (
+                "api_key takes a callable that gives the credential; put the credential into an environment"
+                " variable, and name that in api_key_env"
+            )
+        if self.api_key_env is not None and (what := variable_mistake(self.api_key_env)):
+            yield f"api_key_env {what}"
+        if self.forward_auth and (self.api_key or self.api_key_env):
+            yield "forward_auth sends the caller's credential, api_key ours; keep one"
         for within, table in (("extra_headers", self.extra_headers), ("extra_query", self.extra_query)):
             for name, value in table.items():
                 if named_like_a_credential(name, within) and len(value) < SHORTEST_SECRET:
-                    raise ConfigurationError(
-                        f"target {self.name!r}: {name} holds a credential of less than {SHORTEST_SECRET}"
-                        " characters, which could not be kept out of messages; give a longer one"
+                    yield (
+                        f"{name} holds a credential of less than {SHORTEST_SECRET} characters,"
+                        " which could not be kept out of messages; give a longer one"
                     )
 
     @property
@@ -190,6 +229,12 @@ class Target(Client):
         return f"Target({self.name!r}, model={self.model_id!r}, base_url={safe_url(self.base_url)!r})"
 
 
+_TAKES: Final[Mapping[str, Any]] = {
+    key: hint for key, hint in get_type_hints(Target).items() if key not in ("name", "api_key", "errors")
+}
+"""What the keys of a target take, but for those that are checked by themselves."""
+
+
 def _telling(within: str, table: Mapping[str, str]) -> list[tuple[str, str]]:
     """What a table says of the request: of a credential no more than that there is one."""
     return sorted((n, "" if named_like_a_credential(n, within) else v) for n, v in table.items())
@@ -198,6 +243,22 @@ def _telling(within: str, table: Mapping[str, str]) -> list[tuple[str, str]]:
 def sendable(value: str) -> bool:
     """Whether an HTTP header can carry this value."""
     return value.isascii() and value.isprintable()
+
+
+def unsendable(extra_body: Mapping[str, object]) -> Iterator[tuple[str, str]]:
+    """Each key of an `extra_body` that cannot be added to a request, and why."""
+    for key, value in extra_body.items():
+        if key in OWNED:
+            yield key, f"{OWNED[key]}; take it out"
+            continue
+        try:
+            msgspec.json.encode(value)
+        except (TypeError, ValueError, RecursionError):
+            yield key, "is nothing that JSON can say"
+        else:
+            if where := nonfinite(value, key):
+                at = "" if where == key else f" at {where}"
+                yield key, f"holds NaN or an infinity{at}, which JSON cannot say; give a number"
 
 
 def _is_address(url: str) -> bool:

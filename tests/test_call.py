@@ -2,13 +2,16 @@
 
 import asyncio
 from collections.abc import Mapping
+from functools import partial, wraps
 from http import HTTPStatus
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
 from turnout import (
     ClientError,
+    ConfigurationError,
     ErrorRule,
     InMemory,
     Reply,
@@ -361,11 +364,107 @@ def test_a_group_of_broken_connections_is_unavailable() -> None:
 
 def test_a_client_that_is_not_async_is_told_so() -> None:
     class Sync(Service):
-        def call(self, target: Target, request: Any, *, timeout: float | None) -> Any:
-            return {"choices": []}
+        call: Any = staticmethod(lambda target, request, *, timeout: {"choices": []})
 
     with pytest.raises(TurnFailed, match="call= is no async function"):
         Sync().turns()
+
+
+def plain(target: Target, request: Any, *, timeout: float | None) -> Any:
+    return {"choices": []}
+
+
+def in_pieces(target: Target, request: Any, *, timeout: float | None) -> Any:
+    yield {"choices": []}
+
+
+class Client:
+    def __call__(self, target: Target, request: Any, *, timeout: float | None) -> Any:
+        return {"choices": []}
+
+
+async def too_little(target: Target, request: Any) -> Any: ...
+
+
+@pytest.mark.parametrize(
+    ("call", "what"),
+    [
+        (5, "is 'int', which cannot be called"),
+        (plain, "is no async function"),
+        (in_pieces, "is no async function"),
+        (partial(plain), "is no async function"),
+        (Client(), "is no async function"),
+        (Client().__call__, "is no async function"),
+        (too_little, "takes other arguments"),
+    ],
+    ids=["no callable", "plain", "generator", "partial", "object", "method", "arguments"],
+)
+def test_what_cannot_be_called_is_told_when_the_router_is_made(call: Any, what: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"call= {what}.*; give async def call"):
+        Router(ladder=(A, B), call=call, memory=InMemory())
+
+
+async def served(target: Target, request: Any, /, *, timeout: float | None) -> Any:
+    return {"choices": [{"message": {"content": "ok"}}]}
+
+
+@wraps(served)
+def decorated(*args: Any, **named: Any) -> Any:
+    return served(*args, **named)
+
+
+class AsyncClient:
+    async def __call__(self, target: Target, request: Any, *, timeout: float | None) -> Any:
+        return await served(target, request, timeout=timeout)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        served,
+        decorated,
+        partial(served),
+        AsyncClient(),
+        partial(AsyncClient()),
+        lambda target, request, *, timeout: served(target, request, timeout=timeout),
+        AsyncMock(return_value={"choices": [{"message": {"content": "ok"}}]}),
+    ],
+    ids=["function", "decorated", "partial", "object", "partial of an object", "lambda", "mock"],
+)
+def test_whatever_gives_what_can_be_awaited_is_a_client(call: Any) -> None:
+    service = Service()
+    service.call = call  # type: ignore[method-assign]
+    assert service.turns()[0].served_by == "a"
+
+
+def test_the_embedders_own_exception_is_in_the_chain_of_causes() -> None:
+    own = KeyError("quota table")
+    with pytest.raises(TurnFailed) as failed:
+        Service(a=[own]).turns()
+    assert failed.value.__cause__ is failed.value.error
+    assert failed.value.error.__cause__ is own
+
+
+def test_the_upstreams_error_is_the_cause_of_the_turns() -> None:
+    with pytest.raises(TurnFailed) as failed:
+        Service(a=[ClientError("no such key", kind="auth", status=401)]).turns()
+    assert isinstance(failed.value.__cause__, UpstreamError)
+    assert failed.value.__cause__.verdict.message == "no such key"
+
+
+def test_a_word_that_there_is_not_is_logged_once_and_replaces_no_error(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    service = Service(
+        a=[ClientError(kind="capability", features=("images",)), ClientError(kind="capabilty")],
+        b=[ClientError(kind="capability", features=("images",)), ClientError(kind="auth")],
+    )
+    service.turns(on={"capability": "skip", "unrecognised": "skip"}, ladder=(A, B, Target("c")), count=1)
+    service.turns(on={"capability": "skip", "unrecognised": "skip"}, ladder=(A, Target("c")), count=1)
+    assert [record.message for record in caplog.records] == [
+        "ClientError: features: 'images' is read as other; did you mean image?",
+        "ClientError: kind: 'capabilty' is read as caller_error, unrecognised; did you mean capability?",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import json
 import socket
 from typing import Any
 
+import httpx
 import pytest
 
 from turnout.engine.classify import (
@@ -496,6 +497,19 @@ def test_what_happened_while_a_failure_was_handled_is_followed_unless_hidden() -
     hidden.__suppress_context__ = True
     assert transport_failure(shown) is not None
     assert transport_failure(hidden) is None
+
+
+def test_what_a_broken_protocol_quotes_is_not_told_since_it_may_be_an_answer() -> None:
+    verdict = transport_failure(httpx.RemoteProtocolError("illegal chunk header: bytearray(b'private')"))
+    assert verdict is not None
+    assert verdict.message == "RemoteProtocolError: illegal chunk header"
+
+
+def test_a_certificate_that_is_refused_is_refused_again() -> None:
+    verdict = transport_failure(httpx.ConnectError("[SSL: CERTIFICATE_VERIFY_FAILED] unable to get issuer"))
+    assert verdict is not None
+    assert verdict.kind is Kind.UNAVAILABLE
+    assert not verdict.retryable
 
 
 def test_a_bug_or_a_missing_file_is_no_transports_failure() -> None:

@@ -60,7 +60,7 @@ def test_where_files_are_checked_credentials_need_not_be_set(monkeypatch: pytest
     result = check("good.toml")
     assert result.output.splitlines() == [
         "warning: good.toml: [llm_clients.here] api_key_env: names LLM_EXAMPLE_KEY,"
-        " which is not set in this environment; set it where turnout runs",
+        " which is not set here; it has to be where turnout runs",
         "good.toml: 2 routes, 3 targets: 1 warning",
     ]
     assert result.exit_code == 0

@@ -8,10 +8,12 @@ import math
 import re
 import tomllib
 from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 from hypothesis import given
 from hypothesis import strategies as st
 from syrupy.assertion import SnapshotAssertion
@@ -223,6 +225,25 @@ class TestLoading:
         ):
             load(file)
 
+    def test_what_is_missing_where_turnout_runs_is_told_as_that(
+        self, file: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        file.write_text(EXAMPLE.replace("max_retries = 1", 'ca_file = "nowhere.pem"'))
+        monkeypatch.delenv("OPENROUTER_API_KEY", raising=False)
+        client = f"{file}: [llm_clients.openrouter]"
+
+        assert [str(finding) for finding in examine(file).findings] == [
+            f"{client} api_key_env: names OPENROUTER_API_KEY, which is not set here;"
+            " it has to be where turnout runs",
+            f"{client} ca_file: cannot be read here; it has to be where turnout runs",
+        ]
+        with pytest.raises(ConfigurationError) as refused:
+            load(file)
+        assert str(refused.value).splitlines() == [
+            f"{client} api_key_env: names OPENROUTER_API_KEY, which is not set; set it to the credential",
+            f"{client} ca_file: cannot be read; give a file of certificates in PEM",
+        ]
+
 
 class TestFilesThatCannotBeRead:
     @pytest.mark.parametrize(
@@ -308,7 +329,7 @@ def test_a_file_with_many_mistakes_gives_all_of_them_at_once(file: Path, snapsho
     )
     findings = [f"{f.level}: {f}".replace(str(file), file.name) for f in examine(file).findings]
     assert "\n".join(findings) == snapshot
-    assert len(findings) == 24
+    assert len(findings) == 23
     assert SECRET not in "".join(findings)
     assert [line.count("\n") for line in findings] == [0] * len(findings), "one line each"
 
@@ -352,6 +373,38 @@ class TestKeys:
                 small({"ca_file": "~/house.pem"}),
                 "error: [llm_clients.here] ca_file: begins with ~, which is taken as it stands;"
                 " write the whole path",
+            ),
+            (
+                small(target={"model": "a-small"}),
+                "error: [targets.a] model: is unknown here; did you mean id?",
+            ),
+            (
+                small({"verify": False}),
+                "error: [llm_clients.here] verify: is unknown here; did you mean ca_file?",
+            ),
+            (
+                small(route={"on": {"capabilty": "skip"}}),
+                "error: [routes.chat.on] capabilty: is no kind of error that a policy can change;"
+                " did you mean capability?",
+            ),
+            (
+                small({"ca_file": "a\0b"}),
+                "error: [llm_clients.here] ca_file: is no path; give that of a file of certificates in PEM",
+            ),
+            (
+                small({"extra_body": {"model": "m"}}),
+                "error: [llm_clients.here.extra_body] model: is the target's model id,"
+                " which is sent with every request; take it out",
+            ),
+            (
+                small(target={"extra_body": {"messages": []}}),
+                "error: [targets.a.extra_body] messages: is the conversation, which is the caller's;"
+                " take it out",
+            ),
+            (
+                small({"extra_body": {"temperature": math.nan}}),
+                "error: [llm_clients.here.extra_body] temperature: holds NaN or an infinity,"
+                " which JSON cannot say; give a number",
             ),
             (
                 small({"ca_file": "nowhere.pem"}),
@@ -511,6 +564,115 @@ class TestKeys:
         assert max(map(len, told(document))) < 600
 
 
+class TestWhatTheMachineHas:
+    @pytest.mark.parametrize(
+        ("content", "what"),
+        [
+            (b"", "holds no certificates in PEM that can be read"),
+            (b"no certificate", "holds no certificates in PEM that can be read"),
+            (trustme.CA().private_key_pem.bytes(), "holds no certificates in PEM that can be read"),
+            (None, "is a directory; give a file of certificates in PEM"),
+        ],
+        ids=["empty", "something else", "a private key", "a directory"],
+    )
+    def test_a_file_that_is_there_and_holds_no_certificate(
+        self, content: bytes | None, what: str, tmp_path: Path
+    ) -> None:
+        path = tmp_path / "ca.pem"
+        path.mkdir() if content is None else path.write_bytes(content)
+        document = small({"ca_file": str(path)})
+        assert only(document) == f"error: [llm_clients.here] ca_file: {what}"
+        assert not loads(document)
+
+    def test_certificates_are_never_asked_for_over_plain_http(self, tmp_path: Path) -> None:
+        path = tmp_path / "ca.pem"
+        trustme.CA().cert_pem.write_to_path(path)
+        certificates = {"ca_file": str(path)}
+        assert told(small(certificates)) == []
+        plain = {"base_url": "http://localhost:8000"}
+        assert only(small({**certificates, **plain})).startswith(
+            "warning: [llm_clients.here] ca_file: is never asked for: over plain http"
+        )
+        assert only(small(certificates, plain)).startswith(
+            "warning: [targets.a] base_url: is plain http, over which ca_file is never asked for"
+        )
+        assert only(small(plain, certificates)).startswith("warning: [targets.a] ca_file: is never asked for")
+
+    @pytest.mark.parametrize(
+        ("version", "found"),
+        [(None, "is not installed"), ("3.9.5", "is there as 3.9.5, which is too old or too new")],
+        ids=["missing", "old"],
+    )
+    def test_aiohttp_has_to_be_where_turnout_runs(
+        self, version: str | None, found: str, file: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def installed(name: str) -> str:
+            if version is None:
+                raise PackageNotFoundError(name)
+            return version
+
+        monkeypatch.setattr("turnout.engine.deployment.checks.version", installed)
+        assert only(small(http={"library": "aiohttp"})) == (
+            f"warning: [http] library: is 'aiohttp', which {found} here; it has to be where turnout runs"
+        )
+        assert told(small(http={"library": "httpx"})) == told(small()) == []
+        file.write_text(
+            '[http]\nlibrary = "aiohttp"\n[targets.a]\nbase_url = "https://llm.example"\n'
+            '[routes.chat]\nladder = ["a"]'
+        )
+        with pytest.raises(ConfigurationError, match=rf"{found}; pip install 'turnout\[aiohttp\]'"):
+            load(file)
+
+    @pytest.mark.parametrize(
+        ("secret", "what"),
+        [
+            ("  short \n", "which holds less than 8 characters: no credential"),
+            ("caf\u00e9-caf\u00e9-caf\u00e9", "which holds what no header can carry; give printable ASCII"),
+        ],
+        ids=["short", "no ASCII"],
+    )
+    def test_a_credential_that_a_router_would_refuse(self, secret: str, what: str) -> None:
+        line = only(small({"api_key_env": "HERE_KEY"}), HERE_KEY=secret)
+        assert line == f"error: [llm_clients.here] api_key_env: names HERE_KEY, {what}"
+
+
+class TestBoundsThatNeverAct:
+    @pytest.mark.parametrize(
+        "key", ["connect_timeout_secs", "first_output_timeout_secs", "idle_timeout_secs"]
+    )
+    def test_since_the_whole_attempt_has_less(self, key: str) -> None:
+        assert only(small({"timeout_secs": 60, key: 61})) == (
+            f"warning: [llm_clients.here] {key}: is 61, and never acts, since timeout_secs = 60 comes first;"
+            " give less"
+        )
+        assert told(small({"timeout_secs": 60, key: 60})) == []
+        assert only(small({key: 601})).endswith("since timeout_secs = 600 comes first; give less")
+
+    def test_since_the_turn_has_less(self) -> None:
+        assert only(small({"timeout_secs": 61}, route={"deadline_secs": 60})) == (
+            "warning: [llm_clients.here] timeout_secs: is 61, and never acts,"
+            " since deadline_secs = 60 of its route comes first; give less"
+        )
+        assert told(small(route={"deadline_secs": 60})) == [], "what nobody wrote is nobody's mistake"
+
+    def test_but_not_where_it_acts_for_one_target_or_one_route(self) -> None:
+        client = {"timeout_secs": 60, "idle_timeout_secs": 90}
+        assert told(small(client, {"timeout_secs": 120})) == [], "for one target it acts"
+        both = {
+            "a": {"llm_client": "here", "timeout_secs": 80},
+            "b": {"llm_client": "here", "timeout_secs": 70},
+        }
+        assert "timeout_secs = 80 comes first" in only({**small(client), "targets": both})
+        document = small({"timeout_secs": 61}, route={"deadline_secs": 60})
+        document["routes"]["patient"] = {"ladder": ["b", "a"]}
+        assert told(document) == [], "for one route it acts"
+
+    def test_a_target_of_no_ladder_says_nothing(self) -> None:
+        document = small()
+        document["targets"]["idle"] = {"llm_client": "here", "timeout_secs": 5, "idle_timeout_secs": 6}
+        assert only(document) == "warning: [targets.idle]: is in no ladder"
+
+
 class TestReferences:
     def test_a_client_that_does_not_exist(self) -> None:
         assert told(small(target={"llm_client": "her"})) == [
@@ -530,6 +692,20 @@ class TestReferences:
         assert only(document) == "error: [targets.a] llm_client: is a whole number; give a string"
         document["targets"]["a"] = {"base_url": 3}
         assert only(document) == "error: [targets.a] base_url: is a whole number; give a string"
+
+    @pytest.mark.parametrize("key", ["client", "llmclient", "provider"])
+    def test_a_key_that_was_meant_for_another_is_one_mistake(self, key: str) -> None:
+        document = small()
+        document["targets"] = {name: {key: "here"} for name in ("a", "b")}
+        assert told(document) == [
+            f"error: [targets.{name}] {key}: is unknown here; did you mean llm_client?" for name in ("a", "b")
+        ]
+        document = small({"url": "https://llm.example"})
+        del document["llm_clients"]["here"]["base_url"]
+        assert only(document) == "error: [llm_clients.here] url: is unknown here; did you mean base_url?"
+        document = small(route={"models": ["a", "b"]})
+        del document["routes"]["chat"]["ladder"]
+        assert only(document) == "error: [routes.chat] models: is unknown here; did you mean ladder?"
 
     def test_a_client_without_an_address_is_told_once_unless_its_targets_have_their_own(self) -> None:
         document = small()
@@ -1046,8 +1222,8 @@ class TestMemory:
     @pytest.mark.parametrize(
         ("environ", "level", "what"),
         [
-            ({}, "warning", "is not set in this environment; set it where turnout runs"),
-            ({"STORE": " "}, "warning", "is not set in this environment; set it where turnout runs"),
+            ({}, "warning", "is not set"),
+            ({"STORE": " "}, "warning", "is not set"),
             ({"STORE": "redis://me:swordfish#@cache"}, "error", "holds what has to be percent-encoded"),
             ({"STORE": "swordfish"}, "error", "is no memory; give sqlite:PATH"),
             ({"STORE": "env:swordfish"}, "error", "names another variable; put the url itself there"),

@@ -1,14 +1,18 @@
 """What a server tells the caller of a failed turn."""
 
+from typing import Any
+
 import pytest
 
 from turnout.engine.classify import Evidence, Verdict, unreadable
 from turnout.engine.errors import (
+    ClientError,
     DeadlineExceeded,
     InjectionRefused,
     InvalidBody,
     MemoryTrouble,
     TurnBroken,
+    TurnFailed,
     UnknownRoute,
     UpstreamError,
     surface,
@@ -62,3 +66,14 @@ def test_a_refused_injection_is_the_configurations_fault_and_names_the_keys() ->
         "target 'a' refuses what extra_body adds (effort, seed): no such key;"
         " take it out of the client's extra_body"
     )
+
+
+def test_a_failed_turn_is_raised_from_its_concrete_error() -> None:
+    error = upstream(Kind.AUTH, status=401)
+    record: Any = None
+    assert TurnFailed(error, record).__cause__ is error
+
+
+def test_a_client_tells_its_message_by_name_or_by_place() -> None:
+    assert str(ClientError("boom", status=400)) == str(ClientError(message="boom")) == "boom"
+    assert ClientError("boom").message == "boom"

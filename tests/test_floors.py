@@ -26,6 +26,7 @@ FLOORS = {
     "engine.secrets": 2,
     "engine.sinks": 2,
     "engine.wire": 2,
+    "engine.arguments": 3,
     "engine.deployment": 3,
     "engine.drive": 3,
     "engine.stream": 3,

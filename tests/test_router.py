@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 import os
 import sqlite3
 import uuid
@@ -20,6 +21,7 @@ from turnout import (
     Evidence,
     InMemory,
     InvalidBody,
+    JsonLines,
     MemoryTrouble,
     Reply,
     RequestRefused,
@@ -41,6 +43,10 @@ from turnout.engine.testing import Hang, Reset, Scripted, ScriptedTransport, in_
 CAPABILITY = refusal("capability", "image")
 OVERFLOW = refusal("context_window")
 DOWN = refusal("unavailable")
+
+
+async def served(target: Target, request: Any, /, *, timeout: float | None) -> Any:
+    return {"choices": [{"message": {"content": "ok"}}]}
 
 
 # -- exactly one record per turn
@@ -224,12 +230,92 @@ def test_a_memory_given_by_hand_wins_over_the_file(tmp_path: Path) -> None:
         ({"routes": [Route(id="r", ladder=LADDER)] * 2}, "given twice"),
         ({"ladder": LADDER, "on": {"unavailable": "evict"}}, "on.unavailable"),
         ({"ladder": LADDER, "on": {"weather": "skip"}}, "on.weather"),
+        ({"ladder": LADDER, "on": {"capabilty": "skip"}}, r"on.capabilty: .*; did you mean capability\?"),
+        ({"ladder": LADDER, "on": "skip"}, "on is of type str; give a dict"),
+        ({"ladder": "small"}, "ladder holds str; give targets only"),
+        ({"ladder": ["small"]}, "ladder holds str; give targets only"),
+        ({"ladder": LADDER[0]}, "ladder is of type Target; give a list of targets"),
+        ({"ladder": 5}, "ladder is of type int; give a list of targets"),
+        ({"ladder": LADDER, "deadline_secs": "5"}, "deadline_secs is of type str; give a number"),
+        ({"ladder": LADDER, "routes": [Route(id="r", ladder=LADDER)]}, "give ladder or routes"),
+        ({"routes": [Route(id="r", ladder=LADDER)], "deadline_secs": 5}, "go with a ladder"),
+        ({"routes": [Route(id="r", ladder=LADDER)], "on": {}}, "go with a ladder"),
+        ({"routes": Route(id="r", ladder=LADDER)}, "routes is of type Route; give a list"),
+        ({"routes": {"r": LADDER}}, "routes holds str; give routes only"),
+        ({"ladder": LADDER, "memory": "evictions.db"}, r'memory is of type str; give SqliteMemory\("evict'),
+        ({"ladder": LADDER, "memory": InMemory}, "memory is a class; give SqliteMemory"),
+        ({"ladder": LADDER, "transport": "requests"}, "transport is 'requests'; give aiohttp or httpx"),
+        ({"ladder": LADDER, "transport": httpx.HTTPTransport()}, "transport is of type HTTPTransport; give"),
+        ({"ladder": LADDER, "on_record": "records.jsonl"}, r"on_record is of type str; give .*JsonLines\("),
+        ({"ladder": LADDER, "on_record": JsonLines}, "on_record is a class"),
+        ({"ladder": LADDER, "capture": "captured"}, r'capture is of type str; give Capture\("captured"\)'),
+        ({"ladder": LADDER, "on_memory_error": "rise"}, "on_memory_error is 'rise'; give serve or raise"),
+        ({"ladder": LADDER, "memory_timeout_ms": "5"}, "memory_timeout_ms is of type str; give a number"),
+        ({"ladder": LADDER, "clock": 5}, "clock is of type int; give a Clock"),
+        ({"ladder": LADDER, "jitter": 0.5}, "jitter is of type float; give a callable"),
+        ({"ladder": LADDER, "call": served, "transport": "httpx"}, "call= makes the calls.*; keep one"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_a_router_that_could_not_work_is_refused(arguments: dict[str, Any], what: str) -> None:
     with pytest.raises(ConfigurationError, match=what):
-        Router(memory=InMemory(), **arguments)
+        Router(**{"memory": InMemory(), **arguments})
+
+
+def test_a_client_of_ones_own_takes_the_place_of_what_the_file_carries_requests_by(tmp_path: Path) -> None:
+    file = tmp_path / "deployment.toml"
+    file.write_text("""
+        [http]
+        library = "httpx"
+        [targets.a]
+        base_url = "https://upstream.example/v1"
+        [routes.chat]
+        ladder = ["a"]
+    """)
+    router = Router.from_toml(file, memory=InMemory(), call=served)
+    assert asyncio.run(router.turn(BODY)).served_by == "a"
+
+
+@pytest.mark.parametrize(
+    ("body", "where"),
+    [
+        ({"temperature": math.nan}, "temperature"),
+        ({"messages": [{"role": "user", "content": "null"}], "top_p": -math.inf}, "top_p"),
+        ({"logit_bias": {"50256": [1, None, (0.5, math.inf)]}}, r"logit_bias\.50256\[2\]\[1\]"),
+    ],
+    ids=["nan", "infinity", "deep"],
+)
+def test_a_number_that_json_cannot_say_is_refused_and_its_place_named(body: Any, where: str) -> None:
+    house = House()
+    with pytest.raises(InvalidBody, match=f"the body is no JSON: {where} is NaN or an infinity"):
+        house.play(lambda router: router.turn(body))
+    assert house.records == []
+
+
+def test_nothing_that_reads_like_one_is_refused() -> None:
+    body = {**BODY, "stop": None, "tools": [{"default": None, "say": "NaN is null", "n": 1.5}]}
+    assert House().play(lambda router: router.turn(body)).served_by == "a"
+
+
+@pytest.mark.parametrize(
+    "variable", ["sk-0123456789abcdef", "a1b2c3d4e5f60718a1b2c3d4", "9f8e7d6c5b4a39281706"]
+)
+def test_a_key_that_was_put_where_its_variables_name_belongs_is_never_told(variable: str) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        Router(
+            ladder=[Target("a", base_url="https://upstream.example/v1", api_key_env=variable)],
+            memory=InMemory(),
+        )
+    assert variable not in str(refused.value)
+
+
+def test_a_name_of_a_variable_that_could_be_a_key_is_never_told() -> None:
+    with pytest.raises(ConfigurationError, match="its variable is not set") as refused:
+        Router(
+            ladder=[Target("a", base_url="https://upstream.example/v1", api_key_env="a9f8e7d6c5b4a3928")],
+            memory=InMemory(),
+        )
+    assert "a9f8" not in str(refused.value)
 
 
 def test_a_bound_that_cannot_be_used_means_no_bound_and_is_told_once(

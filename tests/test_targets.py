@@ -1,5 +1,9 @@
 """Targets, clients and routes: what they accept, what names them, what they never tell."""
 
+import math
+from types import MappingProxyType
+from typing import Any
+
 import pytest
 
 from turnout import ConfigurationError, InMemory, Route, Router, Target
@@ -149,3 +153,102 @@ def test_a_credential_that_is_too_short_to_be_kept_out_of_messages_is_refused() 
 
 def test_a_client_alone_tells_no_address_either() -> None:
     assert "secret" not in repr(Client(base_url="https://h.example/v1?key=secret-credential"))
+
+
+@pytest.mark.parametrize(
+    ("keys", "what"),
+    [
+        ({"timeout_secs": "5"}, "timeout_secs is of type str; give a number"),
+        ({"timeout_secs": True}, "timeout_secs is of type bool; give a number"),
+        ({"timeout_secs": 10**400}, "timeout_secs is too large; give a number"),
+        ({"max_retries": 2.0}, "max_retries is of type float; give a whole number"),
+        ({"retry_timeouts": "no"}, "retry_timeouts is of type str; give True or False"),
+        ({"base_url": None}, "base_url is of type NoneType; give a string"),
+        ({"model": 5}, "model is of type int; give a string"),
+        (
+            {"format": "openai"},
+            "format is 'openai'; give openai_chat or openai_responses or anthropic_messages",
+        ),
+        (
+            {"on_parameter_reject": True},
+            "on_parameter_reject is of type bool; give strip_once or report or off",
+        ),
+        ({"forward_headers": "x-a"}, "forward_headers is of type str; give a tuple of strings"),
+        ({"forward_headers": ("x-a", 1)}, "forward_headers holds something else; give a tuple of strings"),
+        ({"extra_headers": {"n": 1}}, "extra_headers holds something else; give a dict of strings"),
+        ({"extra_body": []}, "extra_body is of type list; give a dict whose keys are strings"),
+        ({"api_key": "sk-0123456789abcdef"}, "api_key takes a callable"),
+        ({"api_key_env": "sk-0123456789abcdef"}, "api_key_env is no name of an environment variable"),
+        ({"max_retries": 11, "max_body_bytes": 0}, "max_retries is 11.*\n.*max_body_bytes is 0"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_a_value_that_no_key_takes_is_refused_and_named_and_never_told(keys: Any, what: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"^target 'small': {what}") as refused:
+        Target("small", **keys)
+    assert "0123456789" not in str(refused.value)
+
+
+def test_a_name_is_a_string() -> None:
+    odd: Any = 5
+    with pytest.raises(ConfigurationError, match="target of type int: a name is 1 to 64"):
+        Target(odd)
+
+
+def test_what_fits_is_taken_in_whatever_shape() -> None:
+    odd: Any = {
+        "timeout_secs": 5,
+        "forward_headers": ["x-a"],
+        "extra_query": MappingProxyType({"a": "b"}),
+        "extra_body": {"stop": None, "stream_options": {"include_usage": True}},
+        "api_key": lambda: "x" * 8,
+    }
+    assert Target("small", **odd).timeout_secs == 5
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "what"),
+    [
+        ("model", "m", "model is the target's model id"),
+        ("stream", True, "stream is set by the kind of turn"),
+        ("messages", [], "messages is the conversation"),
+        ("input", "Hi", "input is the conversation"),
+        ("temperature", math.nan, "temperature holds NaN or an infinity, which JSON cannot say"),
+        ("options", {"a": [math.inf]}, r"options holds NaN or an infinity at options\.a\[0\]"),
+        ("seed", object(), "seed is nothing that JSON can say"),
+    ],
+)
+def test_no_client_adds_what_is_not_its_own_or_cannot_be_sent(key: str, value: object, what: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"^target 'small': extra_body: {what}"):
+        Target("small", extra_body={key: value})
+
+
+@pytest.mark.parametrize(
+    ("keys", "what"),
+    [
+        ({"id": 5}, "id is of type int; give a string"),
+        ({"ladder": "small"}, "ladder is of type str; give a list of targets"),
+        ({"ladder": ("small",)}, "ladder holds str; give targets only"),
+        ({"policy": {"unavailable": "skip"}}, r"policy is of type dict; give Policy\("),
+        ({"deadline_secs": "5"}, "deadline_secs is of type str; give a number"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_a_route_names_what_it_cannot_take(keys: Any, what: str) -> None:
+    with pytest.raises(ConfigurationError, match=what):
+        Route(**{"id": "r", "ladder": (Target("a"),), **keys})
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"extra_headers": {"content-length": "5"}},
+        {"extra_headers": {"x y": "5"}},
+        {"auth_header": "host"},
+        {"auth_header": "cookie"},
+    ],
+    ids=str,
+)
+def test_a_header_that_is_not_ours_to_give_is_refused(keys: Any) -> None:
+    with pytest.raises(ConfigurationError, match="_header"):
+        Target("a", **keys)

@@ -448,10 +448,14 @@ def test_an_unread_body_is_not_taken_in_without_bound(library: str) -> None:
     play(library, serve, story)
 
 
-@pytest.mark.parametrize(("library", "late"), [("aiohttp", False), ("aiohttp", True), ("httpx", True)])
-def test_a_reply_that_nobody_asked_for_is_nobodys_reply(library: str, late: bool) -> None:
-    """It comes with the first, or while the connection idles. httpx's own takes the former for the next."""
-    unasked = b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 4\r\n\r\nlate"
+UNASKED = b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 4\r\n\r\nlate"
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("unasked", [UNASKED, UNASKED * 3, UNASKED[:20], b"\r\n"], ids=len)
+def test_a_reply_that_nobody_asked_for_is_nobodys_reply(library: str, late: bool, unasked: bytes) -> None:
+    """It comes while the connection idles, or with the first: which httpcore would take for the next."""
     read_first = asyncio.Event()
 
     async def serve(line: Line) -> None:

@@ -1,6 +1,7 @@
 """One attempt over real sockets: what goes out, what comes back, and what never does either."""
 
 import asyncio
+import base64
 import gzip
 import json
 from collections.abc import Awaitable, Callable, Mapping
@@ -11,8 +12,10 @@ import pytest
 
 from turnout import AuditRecord, ConfigurationError, InMemory, Router, Target, TurnFailed
 from turnout.engine.loopback import LoopbackUpstream
+from turnout.engine.redaction import Quotations, Redactor
 from turnout.engine.secrets import secrets_of
 from turnout.engine.upstream import url
+from turnout.engine.upstream.sending import Way
 
 MESSAGES = {"messages": [{"role": "user", "content": "Good morning"}]}
 LIBRARIES = ("aiohttp", "httpx")
@@ -61,6 +64,38 @@ def test_the_body_goes_out_as_it_came_but_for_the_model() -> None:
     assert request.path == "/v1/chat/completions"
 
 
+@pytest.mark.parametrize("path", ["/a%2Fb", "/a%25b", "/v1%3Abeta", "/%2e%2e/x"])
+def test_a_path_that_is_encoded_goes_out_as_it_was_given(path: str) -> None:
+    assert (
+        url(Target("a", base_url=f"http://a.example{path}")).raw_path == f"{path}/chat/completions".encode()
+    )
+
+
+def test_a_blank_around_a_callers_header_does_not_go_out() -> None:
+    (request,) = routed(headers={"x-request-id": " abc "}).requests
+    assert request.headers["x-request-id"] == "abc"
+
+
+def test_a_header_that_the_caller_says_is_of_his_connection_stays_here() -> None:
+    (request,) = routed(headers={"connection": "close, X-Request-Id", "x-request-id": "abc"}).requests
+    assert "x-request-id" not in request.headers
+
+
+@pytest.mark.parametrize(
+    "name", ["x-auth-token", "set-cookie", "expect", "proxy-connection", "content-encoding"]
+)
+def test_what_is_never_forwarded_is_not_whoever_lists_it(name: str) -> None:
+    (request,) = routed(headers={name: "of-the-caller"}, forward_headers=(name,)).requests
+    assert "of-the-caller" not in request.headers.values()
+
+
+def test_the_credentials_of_a_proxy_are_not_told() -> None:
+    way = Way(Target("a", base_url="http://a.example"), ("pr0xy-Passw0rd", "user:pr0xy-Passw0rd"))
+    redactor = Redactor(way.secrets([]), Quotations({}))
+    echoed = base64.b64encode(b"user:pr0xy-Passw0rd").decode()
+    assert redactor.clean(f"407: Basic {echoed}") == "407: Basic [credential]"
+
+
 def test_a_credential_is_read_from_the_environment_for_every_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("A_KEY", "sk-first-key")
 
@@ -82,6 +117,18 @@ def test_a_callable_gives_a_new_key_for_every_attempt_and_may_be_async() -> None
     upstream = routed(api_key=next_key, auth_header="x-api-key", turns=2)
     assert [r.headers["x-api-key"] for r in upstream.requests] == ["first-credential", "second-credential"]
     assert all("authorization" not in r.headers for r in upstream.requests)
+
+
+def test_a_key_that_has_been_replaced_is_not_told_either() -> None:
+    keys = iter(["first-credential", "second-credential"])
+
+    def revoked(_: Mapping[str, Any]) -> tuple[int, Mapping[str, Any]]:
+        return 503, {"error": {"message": "The key first-credential is revoked."}}
+
+    with pytest.raises(TurnFailed) as failed:
+        routed(revoked, api_key=lambda: next(keys), max_retries=1)
+    assert "first-credential" not in repr(failed.value.record)
+    assert "[credential]" in str(failed.value.error)
 
 
 @pytest.mark.parametrize("key", [None, "short", "", 7, "eight\x00characters", "müsste-ascii-sein"], ids=repr)
@@ -315,6 +362,27 @@ def test_a_body_that_is_not_packed_as_its_headers_say_is_not_read(
                 await router.turn(MESSAGES)
         assert failed.value.record.probes[0].reason == reason
         assert failed.value.record.probes[0].attempts[0].status == status
+
+    raw(serve, story)
+
+
+def test_a_body_that_is_packed_so_as_to_bring_nothing_ends_too() -> None:
+    nothing = gzip.compress(b"")
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await _request(reader)
+        writer.write(b"HTTP/1.1 503 Busy\r\ncontent-encoding: gzip\r\nconnection: close\r\n\r\n")
+        with suppress(ConnectionError):
+            while not writer.is_closing():
+                writer.write(nothing * 1000)
+                await writer.drain()
+
+    async def story(base_url: str) -> None:
+        target = Target("a", base_url=base_url, max_retries=0)
+        async with Router(ladder=[target], memory=InMemory()) as router:
+            with pytest.raises(TurnFailed) as failed:
+                await router.turn(MESSAGES)
+        assert failed.value.record.probes[0].attempts[0].status == 503
 
     raw(serve, story)
 

@@ -36,7 +36,7 @@ BODIES: Final = ("body", "responsebody")
 """What a proxy tells of its upstream, and there the answer, as JSON in a string. A body elsewhere
 may as well be the request's.
 """
-ANSWERS: Final = ("choices", "response", "candidates", "data")
+ANSWERS: Final = ("choices", "response", "candidates", "data", "delta")
 """Parts of an answer: of these the `error` is read, and why it ended, and nothing else."""
 ENDS: Final = ("finishreason", "stopreason", "incompletedetails")
 """Why an answer ended."""

@@ -8,7 +8,7 @@ from datetime import UTC
 from email.utils import parsedate_to_datetime
 from typing import Final
 
-_NUMBER: Final = re.compile(r"[0-9]{1,12}(?:\.[0-9]{0,12})?")
+_NUMBER: Final = re.compile(r"[0-9]{1,300}(?:\.[0-9]{0,12})?")
 _UNITS: Final = (("retry-after-ms", 0.001), ("retry-after", 1.0))
 """The finer one wins where both are sent. The unit in seconds."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import re
 import socket
 import ssl
 from collections.abc import Iterator
@@ -52,6 +53,9 @@ _BROKEN: Final = frozenset(
     }
 )
 _BROKEN_TYPES: Final = (ConnectionError, socket.gaierror, socket.herror, ssl.SSLError)
+_NEVER: Final = "CERTIFICATE_VERIFY_FAILED"
+"""OpenSSL's word for what trying again cannot help. Some libraries hand on its words alone."""
+_QUOTATION: Final = re.compile(r"bytearray\(|b?['\"]")
 _BROKEN_ERRNOS: Final = frozenset(
     {
         errno.ENETUNREACH,
@@ -81,8 +85,8 @@ def transport_failure(error: BaseException) -> Verdict | None:
     return Verdict(
         kind=Kind.UNAVAILABLE,
         evidence=_TIMEOUT if timed_out else _TRANSPORT,
-        message=f"{type(error).__name__}: {error}".removesuffix(": "),
-        retryable=not timed_out,
+        message=f"{type(error).__name__}: {_words(error)}".removesuffix(": "),
+        retryable=not timed_out and _NEVER not in str(error),
         timed_out=timed_out,
     )
 
@@ -153,6 +157,15 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
         cause = link.__cause__ or (None if link.__suppress_context__ else link.__context__)
         if cause is not None:
             waiting.append(cause)
+
+
+def _words(error: BaseException) -> str:
+    """What it says; where a protocol was broken, without what it quotes, which may be an answer's text."""
+    text = str(error)
+    if not any("ProtocolError" in name for name in _names(error)):
+        return text
+    quoted = _QUOTATION.search(text)
+    return text if quoted is None else text[: quoted.start()].rstrip(" :(")
 
 
 def _link(error: BaseException) -> Evidence | None:

@@ -15,7 +15,14 @@ from typing import Final, Literal, get_type_hints
 
 from turnout.engine import capture, policy
 from turnout.engine.credentials import CREDENTIAL, SHORTEST_SECRET, is_credential, variable_named
-from turnout.engine.deployment.checks import memory_in_environment, over_plain_http
+from turnout.engine.deployment.bounds import Tables, never_acting
+from turnout.engine.deployment.checks import (
+    AIOHTTP_REMEDY,
+    memory_in_environment,
+    no_aiohttp,
+    no_certificates,
+    over_plain_http,
+)
 from turnout.engine.deployment.document import read_toml
 from turnout.engine.deployment.finding import Finding, Findings, Level, dotted, walk
 from turnout.engine.deployment.finding import Path as Place
@@ -27,7 +34,7 @@ from turnout.engine.memory import redis_url
 from turnout.engine.policy import Policy
 from turnout.engine.printable import did_you_mean, named
 from turnout.engine.route import Route
-from turnout.engine.targets import NAME, Client, Target
+from turnout.engine.targets import NAME, Client, Target, sendable
 
 SCHEMA: Final = 1
 """The version of the file's schema that is read."""
@@ -139,7 +146,7 @@ def load(path: str | os.PathLike[str]) -> Deployment:
         ConfigurationError: listing everything in the file, or missing in the environment, that stops it.
     """
     examination = examine(path)
-    stopping = [str(finding) for finding in examination.findings if finding.stops]
+    stopping = [finding.as_error() for finding in examination.findings if finding.stops]
     if stopping or examination.deployment is None:
         raise ConfigurationError("\n".join(stopping))
     return examination.deployment
@@ -204,15 +211,20 @@ class _Examiner:
         top = read(self.findings, (), self._document, FILE)
         memory = read(self.findings, ("memory",), top.get("memory", {}), MEMORY)
         http = read(self.findings, ("http",), top.get("http", {}), HTTP)
+        if http.get("library") == "aiohttp" and (what := no_aiohttp()):
+            self.findings.missing_here(("http",), "library", f"is 'aiohttp', which {what}", AIOHTTP_REMEDY)
         self._clients = self._tables("llm_clients", top, CLIENT)
         self._targets = self._tables("targets", top, TARGET)
         self._routes = self._tables("routes", top, ROUTE)
         for name, client in self._clients.items():
             self._credential(("llm_clients", name), client, client)
-            self._certificates(("llm_clients", name), client)
+            self._certificates(("llm_clients", name), client, client)
         for name, target in self._targets.items():
             self._target(name, target)
         routes = self._all_routes()
+        for path, key, what in never_acting(Tables(self._clients, self._targets, self._routes)):
+            if not self.findings.at(path, key):
+                self.findings.warning(path, key, what)
         self._unused()
         self._memory(memory, environ)
         self._environment(environ)
@@ -267,7 +279,7 @@ class _Examiner:
         elif self._lacks(path, values, "base_url"):
             self._unreachable(path, client)
         self._credential(path, own, values)
-        self._certificates(path, own)
+        self._certificates(path, own, values)
         if not self.findings.wrong(path) and not self.findings.wrong(("llm_clients", client)):
             model = values.pop("id", "")
             values.pop("llm_client", None)
@@ -295,14 +307,24 @@ class _Examiner:
             what = "sends a credential over plain http, where it can be read on its way; use https"
             self.findings.error(path, key, what, stops=False)
 
-    def _certificates(self, path: Place, own: Table) -> None:
+    def _certificates(self, path: Place, own: Table, values: Table) -> None:
+        """Whether a table's `ca_file` is one, and whether it is ever asked for."""
+        if "ca_file" in own and not self.findings.at(path, "ca_file"):
+            if not os.access(own["ca_file"], os.R_OK):
+                remedy = "give a file of certificates in PEM"
+                self.findings.missing_here(path, "ca_file", "cannot be read", remedy)
+            elif what := no_certificates(own["ca_file"]):
+                self.findings.error(path, "ca_file", what)
         if (
-            "ca_file" in own
-            and not self.findings.at(path, "ca_file")
-            and not os.access(own["ca_file"], os.R_OK)
+            values.get("ca_file")
+            and ("ca_file" in own or "base_url" in own)
+            and values.get("base_url", "").startswith("http:")
         ):
-            what = "cannot be read here; it has to be where turnout runs"
-            self.findings.warning(path, "ca_file", what, stops=True)
+            key = "ca_file" if "ca_file" in own else "base_url"
+            what = "is never asked for: over plain http there are no certificates; use https, or take it out"
+            if key == "base_url":
+                what = "is plain http, over which ca_file is never asked for; use https, or set no ca_file"
+            self.findings.warning(path, key, what)
 
     # -- routes
 
@@ -370,7 +392,11 @@ class _Examiner:
     def _unused(self) -> None:
         clients = {target.get("llm_client") for target in self._targets.values()}
         named = [client for client in self._clients if client in clients]
-        for client in self._clients:
+        unsaid = any(
+            "llm_client" not in own and self.findings.at(("targets", name), "llm_client")
+            for name, own in self._targets.items()
+        )
+        for client in () if unsaid else self._clients:
             if client not in clients:
                 self.findings.warning(
                     ("llm_clients", client), "", f"is used by no target{_near(client, named)}"
@@ -395,8 +421,7 @@ class _Examiner:
             return
         names = f"names {variable_named(variable)}, which"
         if not (url := environ.get(variable, "").strip()):
-            what = f"{names} is not set in this environment; set it where turnout runs"
-            self.findings.warning(path, key, what, stops=True)
+            self.findings.missing_here(path, key, f"{names} is not set", "put the url there")
         for what, _, stops in memory_in_environment(url) if url else ():
             if stops:
                 self.findings.error(path, key, f"{names} {what}")
@@ -415,10 +440,13 @@ class _Examiner:
                 continue
             shown = variable_named(variable)
             if not (secret := environ.get(variable)):
-                what = f"names {shown}, which is not set in this environment; set it where turnout runs"
-                self.findings.warning(path, "api_key_env", what, stops=True)
-            elif len(secret) < SHORTEST_SECRET:
+                what, remedy = f"names {shown}, which is not set", "set it to the credential"
+                self.findings.missing_here(path, "api_key_env", what, remedy)
+            elif len(secret.strip()) < SHORTEST_SECRET:
                 what = f"names {shown}, which holds less than {SHORTEST_SECRET} characters: no credential"
+                self.findings.error(path, "api_key_env", what)
+            elif not sendable(secret.strip()):
+                what = f"names {shown}, which holds what no header can carry; give printable ASCII"
                 self.findings.error(path, "api_key_env", what)
 
 

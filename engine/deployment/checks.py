@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import math
 import re
+import ssl
 from collections.abc import Callable, Iterator, Mapping
+from importlib.metadata import PackageNotFoundError, version
 from ipaddress import ip_address
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from turnout.engine import capture, route, targets
-from turnout.engine.credentials import CREDENTIAL, in_url, named_like_a_credential
-from turnout.engine.deployment.finding import HEADER
+from turnout.engine.credentials import CREDENTIAL, in_url, named_like_a_credential, variable_mistake
+from turnout.engine.http import AIOHTTP
 from turnout.engine.memory import redis_url
 from turnout.engine.printable import named
-from turnout.engine.targets import MAX_SECS, usable
+from turnout.engine.targets import FRAMING, HEADER, MAX_SECS, OURS, unsendable, usable
 from turnout.engine.upstream import NEVER_FORWARDED
 
 
@@ -41,14 +44,7 @@ RANGES: Final[Mapping[str, tuple[float, float]]] = {
 
 BOUNDS: Final = (*targets.BOUNDS, *route.BOUNDS)
 
-FRAMING: Final = frozenset(
-    {"connection", "content-length", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"}
-)
-"""Headers that belong to the connection and are set by what carries it."""
-
 _HEADER_VALUE: Final = re.compile(r"(?:[!-~]+(?: +[!-~]+)*)?")
-_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_KEY_ITSELF: Final = re.compile(r"(?=[A-Za-z]*[0-9])[A-Za-z0-9]{24,}")
 _BLANK: Final = re.compile(r"[\x00-\x20\x7f]")
 
 
@@ -66,6 +62,32 @@ def mistakes(key: str, value: Any) -> Iterator[Mistake]:
             )
     elif key in _CHECKS:
         yield from _CHECKS[key](value)
+
+
+AIOHTTP_REMEDY: Final = "pip install 'turnout[aiohttp]'"
+
+
+def no_aiohttp() -> str:
+    """Why requests cannot be carried by aiohttp here; empty where they can."""
+    try:
+        found = version("aiohttp")
+    except PackageNotFoundError:
+        return "is not installed"
+    first, last = AIOHTTP
+    usable = first <= tuple(int(part) for part in found.split(".")[:2]) < last
+    return "" if usable else f"is there as {found}, which is too old or too new"
+
+
+def no_certificates(path: str) -> str:
+    """Why a file that is there cannot be trusted; empty where it can."""
+    if Path(path).is_dir():
+        return "is a directory; give a file of certificates in PEM"
+    trust = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    try:
+        trust.load_verify_locations(cafile=path)
+    except (OSError, ValueError):
+        return "holds no certificates in PEM that can be read"
+    return "" if trust.cert_store_stats()["x509"] else "holds no certificate"
 
 
 def over_plain_http(url: str) -> bool:
@@ -113,23 +135,15 @@ def _base_url(url: str) -> Iterator[Mistake]:
 
 
 def _api_key_env(variable: str) -> Iterator[Mistake]:
-    if what := _no_variable(variable, "OPENAI_API_KEY"):
+    # never shown: many put the key itself here
+    if what := variable_mistake(variable):
         yield Mistake(what)
-
-
-def _no_variable(variable: str, example: str) -> str | None:
-    """Why this names no environment variable. It is never shown: many put the credential itself there."""
-    if _KEY_ITSELF.fullmatch(variable):
-        return f"looks like a key itself; {CREDENTIAL}"
-    if not _VARIABLE.fullmatch(variable):
-        return f"is no name of an environment variable; give one like {example}"
-    return None
 
 
 def _auth_header(name: str) -> Iterator[Mistake]:
     if not HEADER.fullmatch(name):
         yield Mistake("is no name of a header; give one like x-api-key")
-    elif name.lower() in FRAMING:
+    elif name.lower() in OURS:
         yield Mistake(f"is '{name}', which cannot carry a credential; give one like x-api-key")
 
 
@@ -159,6 +173,11 @@ def _extra_headers(headers: Mapping[str, str]) -> Iterator[Mistake]:
             )
 
 
+def _extra_body(body: Mapping[str, object]) -> Iterator[Mistake]:
+    for key, what in unsendable(body):
+        yield Mistake(what, within=key)
+
+
 def memory_url(url: str) -> Iterator[Mistake]:
     """What is wrong with where the evictions are to be kept."""
     scheme, _, path = url.partition(":")
@@ -166,7 +185,7 @@ def memory_url(url: str) -> Iterator[Mistake]:
         if what := redis_url.mistake_in_file(url):
             yield Mistake(what)
     elif scheme == "env":
-        if what := _no_variable(path, "REDIS_URL"):
+        if what := variable_mistake(path, "REDIS_URL"):
             yield Mistake(what)
     elif scheme == "sqlite":
         if path.strip() in ("", ":memory:") or path.startswith("//") or "\0" in path:
@@ -201,6 +220,12 @@ def _dir(path: str) -> Iterator[Mistake]:
     yield from _as_it_stands(path)
 
 
+def _ca_file(path: str) -> Iterator[Mistake]:
+    if not path or "\0" in path:
+        yield Mistake("is no path; give that of a file of certificates in PEM")
+    yield from _as_it_stands(path)
+
+
 def _as_it_stands(path: str) -> Iterator[Mistake]:
     """What a shell would put in, and nobody does here: the files would be somewhere else than was meant."""
     if path.startswith("~"):
@@ -215,7 +240,8 @@ _CHECKS: Final[Mapping[str, Callable[[Any], Iterator[Mistake]]]] = {
     "auth_header": _auth_header,
     "forward_headers": _forward_headers,
     "extra_headers": _extra_headers,
+    "extra_body": _extra_body,
     "url": memory_url,
     "dir": _dir,
-    "ca_file": _as_it_stands,
+    "ca_file": _ca_file,
 }

@@ -11,6 +11,7 @@ from typing import Final
 
 from turnout.engine.credentials import hidden, presentable
 from turnout.engine.printable import printable, shortened
+from turnout.engine.targets import HEADER
 
 Path = tuple[str, ...]
 """A table's place in a file: `("llm_clients", "openrouter")`; empty for the top of the file.
@@ -18,7 +19,6 @@ Path = tuple[str, ...]
 Of a list of tables each has its place in it as a step: `("llm_clients", "openrouter", "errors", "[0]")`.
 """
 
-HEADER: Final = re.compile(r"[!#$%&'*+.^_`|~A-Za-z0-9-]+")
 """What a header may be called. What is no such name may be anything, even a credential: it is not shown."""
 
 _PLACE: Final = re.compile(r"\[\d+\]")
@@ -46,11 +46,20 @@ class Finding:
     key: str
     """Empty where the whole table, or the whole file, is meant."""
     what: str
+    remedy: str = ""
+    """What would be right on this machine, where that may not be the one that Turnout runs on."""
 
     def __str__(self) -> str:
+        return self._told(f"{self.what} here; it has to be where turnout runs" if self.remedy else self.what)
+
+    def as_error(self) -> str:
+        """The same where it stops loading, on the machine that Turnout runs on."""
+        return self._told(f"{self.what}; {self.remedy}" if self.remedy else self.what)
+
+    def _told(self, what: str) -> str:
         table = f"[{self.table}]" if self.table else ""
         where = " ".join(filter(None, (table, self.key)))
-        return ": ".join(filter(None, (printable(self.file), where, self.what)))
+        return ": ".join(filter(None, (printable(self.file), where, what)))
 
 
 class Findings:
@@ -62,19 +71,29 @@ class Findings:
         self._places: set[tuple[Path, str]] = set()
         self._wrong: set[Path] = set()
 
-    def error(self, path: Path, key: str, what: str, *, stops: bool = True) -> None:
-        """A mistake. It stops loading unless something sensible can be made of it."""
+    def error(self, path: Path, key: str, what: str, *, stops: bool = True, meant: str = "") -> None:
+        """A mistake. It stops loading unless something sensible can be made of it.
+
+        Args:
+            meant: the key that this one was probably meant to be, which then is no further mistake.
+        """
         self._add(Level.ERROR, stops, path, key, what)
+        if meant:
+            self._places.add((path, meant))
         if stops:
             self._wrong.update(path[:depth] for depth in range(len(path) + 1))
 
-    def warning(self, path: Path, key: str, what: str, *, stops: bool = False) -> None:
-        """What is allowed and probably not meant, or may be right on another machine."""
-        self._add(Level.WARNING, stops, path, key, what)
+    def warning(self, path: Path, key: str, what: str) -> None:
+        """What is allowed and probably not meant, or may do no harm on another machine."""
+        self._add(Level.WARNING, False, path, key, what)
 
-    def _add(self, level: Level, stops: bool, path: Path, key: str, what: str) -> None:
+    def missing_here(self, path: Path, key: str, what: str, remedy: str) -> None:
+        """What may be there on another machine: loading, which happens where it is needed, stops."""
+        self._add(Level.WARNING, True, path, key, what, remedy)
+
+    def _add(self, level: Level, stops: bool, path: Path, key: str, what: str, remedy: str = "") -> None:
         shown = dotted((key,), _name(path)) if key else ""
-        finding = Finding(level, stops, self._file, dotted(path), shown, presentable(what))
+        finding = Finding(level, stops, self._file, dotted(path), shown, presentable(what), remedy)
         self._found.setdefault(finding, (path, key))
         self._places.add((path, key))
 

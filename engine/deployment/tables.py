@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import UnionType
-from typing import Any, Final, Literal, Union, get_args, get_origin
+from typing import Any, Final
 
 import msgspec
 
 from turnout.engine.credentials import CREDENTIAL, named_like_a_credential
 from turnout.engine.deployment.checks import mistakes
 from turnout.engine.deployment.finding import Findings, Path
-from turnout.engine.printable import did_you_mean, named
+from turnout.engine.hints import options
+from turnout.engine.printable import did_you_mean, named, nearest
 
 Table = Mapping[str, Any]
 Keys = Mapping[str, Any]
@@ -27,6 +27,11 @@ NOT_YET: Final = frozenset(
 
 _MEANT: Final[Mapping[str, str]] = {
     **dict.fromkeys(("message", "pattern", "text", "match", "regex"), "contains"),
+    **dict.fromkeys(("model", "model_id", "model_name"), "id"),
+    **dict.fromkeys(("provider", "upstream", "client"), "llm_client"),
+    **dict.fromkeys(("api_base", "endpoint", "host", "url"), "base_url"),
+    **dict.fromkeys(("verify", "verify_ssl", "ssl_verify", "cafile", "ca_bundle", "cert"), "ca_file"),
+    **dict.fromkeys(("models", "targets", "fallbacks"), "ladder"),
 }
 """What a key is often called, where its own name is not near enough to be guessed."""
 
@@ -68,7 +73,8 @@ def read(findings: Findings, path: Path, table: Table, keys: Keys) -> dict[str, 
         if findings.at(path, key):  # a credential stands there: nothing else matters
             continue
         if key not in keys:
-            findings.error(path, key, _unknown(key, value, keys))
+            meant = _meant(key, keys)
+            findings.error(path, key, _unknown(key, value, meant, keys), meant=meant)
             continue
         if keys[key] == Mapping[str, str] and isinstance(value, dict):
             value = _strings(findings, (*path, key), value)
@@ -83,13 +89,18 @@ def read(findings: Findings, path: Path, table: Table, keys: Keys) -> dict[str, 
     return values
 
 
-def _unknown(key: str, value: object, keys: Keys) -> str:
+def _meant(key: str, keys: Keys) -> str:
+    """The key that an unknown one was probably meant to be, if any."""
+    often = _MEANT.get(key, "")
+    return often if often in keys else nearest(key, keys)
+
+
+def _unknown(key: str, value: object, meant: str, keys: Keys) -> str:
     if key in NOT_YET:
         return "is not supported by this version of turnout"
     if named_like_a_credential(key) and not isinstance(value, bool):
         return CREDENTIAL
-    meant = _MEANT.get(key, key)
-    return f"is unknown here{did_you_mean(meant if meant in keys else key, keys)}"
+    return f"is unknown here{did_you_mean(meant or key, keys)}"
 
 
 def kind_of(value: object) -> str:
@@ -99,16 +110,7 @@ def kind_of(value: object) -> str:
 
 def words(hint: Any) -> str:
     """What a key takes, in words."""
-    return " or ".join(_words_of(hint)) or _WORDS[hint]
-
-
-def _words_of(hint: Any) -> tuple[str, ...]:
-    """The words that a key takes, if it takes words only."""
-    if get_origin(hint) is Literal:
-        return get_args(hint)
-    if get_origin(hint) in (Union, UnionType):
-        return tuple(word for option in get_args(hint) for word in _words_of(option))
-    return ()
+    return " or ".join(options(hint)) or _WORDS[hint]
 
 
 def _strings(findings: Findings, path: Path, table: Table) -> dict[str, str]:
@@ -120,7 +122,7 @@ def _strings(findings: Findings, path: Path, table: Table) -> dict[str, str]:
 
 
 def _mistyped(value: object, hint: Any) -> str:
-    if isinstance(value, str) and _words_of(hint):
+    if isinstance(value, str) and options(hint):
         return f"is {named(value)}; give {words(hint)}"
     if isinstance(value, list) and hint in _ITEMS:
         other = next(kind_of(inner) for inner in value if not isinstance(inner, _ITEMS[hint]))

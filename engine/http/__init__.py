@@ -66,6 +66,12 @@ class Transports:
             transport = self._made[key] = self._make(*key)
         return transport
 
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Credentials of the proxies, which what comes back over them may tell."""
+        known = (rule.proxy.auth for rule in self._rules if rule.proxy is not None and rule.proxy.auth)
+        return tuple(part for user, password in known for part in (password, f"{user}:{password}"))
+
     async def aclose(self) -> None:
         """Close every connection."""
         async with AsyncExitStack() as closing:

@@ -24,6 +24,8 @@ import yarl
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.http import HttpProcessingError, StreamWriter
 
+from turnout.engine.http.framing import Framing
+
 if TYPE_CHECKING:
     from aiohttp.connector import Connection
     from aiohttp.http_parser import RawResponseMessage
@@ -124,6 +126,8 @@ class AiohttpTransport(httpx.AsyncBaseTransport):
                 connection = await connector.connect(asking, [], _UNBOUND)
         finally:
             _TELL.reset(token)
+        _protocol(connection).answered = False
+        _protocol(connection).framing.over()
         if not self._keep:
             _protocol(connection).force_close()
         return connection
@@ -136,7 +140,30 @@ class AiohttpTransport(httpx.AsyncBaseTransport):
 
 
 class _Handler(ResponseHandler):
-    """One connection. aiohttp's own leaves who reads a body waiting for ever if the body's framing breaks."""
+    """One connection.
+
+    aiohttp's own leaves who reads a body waiting for ever if the body's framing breaks, and takes in whatever
+    a server sends that nobody asked for.
+    """
+
+    answered = False
+    """Whether the reply that was asked for has begun, or none was asked for: what else comes is nobody's."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(loop)
+        self.framing = Framing()
+
+    def data_received(self, data: bytes) -> None:
+        if data:
+            self.framing.take(data)
+        over = self.answered and (self._payload is None or self._payload.is_eof())
+        if not over or not data:
+            super().data_received(data)
+            if not (self.answered and self._buffer):
+                return
+        self._should_close = True
+        if self.transport is not None:
+            self.transport.abort()
 
     def set_exception(self, exc: BaseException, exc_cause: BaseException | None = None) -> None:
         super().set_exception(exc, *(() if exc_cause is None else (exc_cause,)))
@@ -189,10 +216,12 @@ class _Flight(httpx.AsyncByteStream):
         self._content: aiohttp.StreamReader | None = None
         self._writer: asyncio.Task[None] | None = None
         self._flights = flights
+        self._bodiless = False
         flights.add(self)
 
     async def reply(self, message: bytes, *, bodiless: bool) -> httpx.Response:
         """Send the message over the connection, and return once the head of the reply is there."""
+        self._bodiless = bodiless
         protocol = _protocol(self.connection)
         if self.tell is not None:
             await self.tell(SENDING, {})
@@ -208,6 +237,7 @@ class _Flight(httpx.AsyncByteStream):
         head, content = await protocol.read()
         while head.code < 200 and head.code != SWITCHED:
             head, content = await protocol.read()
+        protocol.answered = True
         self._head, self._content = head, content
         if self.tell is not None:
             await self.tell(ANSWERED, {})
@@ -257,12 +287,18 @@ class _Flight(httpx.AsyncByteStream):
     async def aclose(self) -> None:
         """Give the connection back if the reply was read to its end, or close it."""
         head, content, connection = self._head, self._content, self.connection
-        if head and content and connection and content.at_eof() and self.sent and head.code != SWITCHED:
+        if head and content and connection and content.at_eof() and self.sent and self._is_clean(head):
             self._flights.discard(self)
             self.connection = None
             connection.release()
         else:
             self.cut()
+
+    def _is_clean(self, head: RawResponseMessage) -> bool:
+        """Whether its connection can carry another request."""
+        bodiless = self._bodiless or head.code in (204, 304)
+        framing = _protocol(self.connection).framing
+        return head.code != SWITCHED and framing.is_clean(head.headers, bodiless=bodiless)
 
     def cut(self) -> None:
         """Close the connection at once, whatever waits to be sent or read."""
@@ -297,8 +333,8 @@ def _pieces(message: bytes) -> Iterator[memoryview]:
     return (view[at : at + PIECE] for at in range(0, len(view), PIECE))
 
 
-def _protocol(connection: Connection | None) -> ResponseHandler:
-    return cast("ResponseHandler", cast("Connection", connection).protocol)
+def _protocol(connection: Connection | None) -> _Handler:
+    return cast("_Handler", cast("Connection", connection).protocol)
 
 
 def _rest(content: aiohttp.StreamReader) -> bytes:

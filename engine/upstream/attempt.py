@@ -137,7 +137,8 @@ class HttpUpstream:
 
     def _way(self, target: Target) -> Way:
         if (way := self._ways.get(id(target))) is None:
-            way = self._ways[id(target)] = Way(target)
+            secrets = self._transports.secrets if isinstance(self._transports, Transports) else ()
+            way = self._ways[id(target)] = Way(target, secrets)
         return way
 
     async def drain(self, body: Body) -> None:
@@ -178,6 +179,7 @@ class _Asking:
         self._reused = False
         """Whether the connection was kept, and no byte of this reply has come over it yet."""
         self._headers: Mapping[str, str] = {}
+        self._began = upstream.clock.monotonic()
 
     async def run(self, *, stream: bool, fresh: bool) -> Answer | Verdict | HttpStream:
         transport, self._reused = self._upstream.carrier(self._target, self._outgoing, fresh=fresh)
@@ -221,7 +223,7 @@ class _Asking:
             if status < 200:
                 raise httpx.RemoteProtocolError("The server switched to another protocol, unasked.")
             body = Body(stream_of_bytes, headers.get("content-encoding", ""), self._progress)
-            if stream and response.is_success and "json" not in headers.get("content-type", ""):
+            if stream and response.is_success and not await _is_json(body, headers):
                 opened = self._opened(body)
                 refused = await opened.until_committed()
                 kept = refused is None
@@ -243,6 +245,7 @@ class _Asking:
             self._progress,
             self._bounds,
             self._upstream.clock,
+            began=self._began,
             answer=Answer({}, self._progress.status, None, self._request_id()),
             judge=self._verdict,
             let_go=self._upstream.drain,
@@ -294,6 +297,13 @@ def _headers(response: httpx.Response) -> Mapping[str, str]:
     raw = response.headers.raw
     headers = {name.lower().decode("ascii", "replace"): value.decode("latin-1") for name, value in raw}
     return headers if len(headers) == len(raw) else dict(response.headers)
+
+
+async def _is_json(body: Body, headers: Mapping[str, str]) -> bool:
+    """Whether a body is JSON as a whole. Some servers send a stream by that name."""
+    if "json" not in headers.get("content-type", ""):
+        return False
+    return (await body.peek()).lstrip()[:1] in (b"{", b"[", b"")
 
 
 def _named(headers: Mapping[str, str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import AsyncIterator, Iterator
 from typing import Final
@@ -14,8 +15,12 @@ from turnout.machines.vocabulary import TurnoutError
 PIECE: Final = 65_536
 """Bytes that are unpacked at once: what a small body may swell to is never in memory as a whole."""
 
+BARREN: Final = 1_048_576
+"""Packed bytes that may bring nothing, one behind the other."""
+
 _GZIP_OR_ZLIB: Final = 32 + zlib.MAX_WBITS
 _RAW_DEFLATE: Final = -zlib.MAX_WBITS
+_A_NAME: Final = re.compile(r"[a-z]{1,10}")
 
 
 class NotPackedAsSaid(TurnoutError):
@@ -37,6 +42,8 @@ class Body:
         self._progress = progress
         self._unpacker = _unpacker(encoding)
         self._pieces: Iterator[bytes] = iter(())
+        self._barren = 0
+        self._seen: bytes | None = None
         self.ended = False
         """Whether all of it has come."""
 
@@ -46,8 +53,12 @@ class Body:
         Raises:
             NotPackedAsSaid: it cannot be unpacked.
         """
+        if self._seen is not None:
+            seen, self._seen = self._seen, None
+            return seen
         while True:
             if self._unpacker is not None and (piece := next(self._pieces, None)) is not None:
+                self._barren = 0
                 return piece
             try:
                 chunk = await anext(self._chunks)
@@ -58,6 +69,18 @@ class Body:
             if self._unpacker is None:
                 return chunk
             self._pieces = self._unpacker.pieces(chunk)
+            self._barren += len(chunk)
+            if self._barren > BARREN:
+                raise NotPackedAsSaid(f"{BARREN} bytes of it hold nothing")
+
+    async def peek(self) -> bytes:
+        """Its first piece, which `next` gives once more; empty if there is none.
+
+        Raises:
+            NotPackedAsSaid: it cannot be unpacked.
+        """
+        self._seen = await self.next()
+        return self._seen or b""
 
     async def read(self, most: int) -> tuple[bytes, bool]:
         """At most that many bytes, and whether that is all of it.
@@ -114,4 +137,5 @@ def _unpacker(encoding: str) -> _Unpacker | None:
         return None
     if encoding in ("gzip", "x-gzip", "deflate"):
         return _Unpacker()
-    raise NotPackedAsSaid(f"it is packed in {encoding[:40]!r}, which was not asked for")
+    named = encoding if _A_NAME.fullmatch(encoding) else "a way"
+    raise NotPackedAsSaid(f"it is packed in {named}, which was not asked for")

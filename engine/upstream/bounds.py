@@ -59,8 +59,8 @@ class Bounds:
         first = self._first()
         return None if first is None else max(first.at - self._now(), 0.0)
 
-    def keep_on(self, scope: asyncio.Timeout) -> None:
-        """Move this scope whenever another bound comes first."""
+    def keep_on(self, scope: asyncio.Timeout | None) -> None:
+        """Move this scope whenever another bound comes first; none any more."""
         self._scope = scope
 
     def connecting(self) -> None:
@@ -75,7 +75,7 @@ class Bounds:
             self._moved()
 
     def received(self) -> None:
-        """A piece of a stream has come."""
+        """A piece of a stream has come; or its reader has come back, who did not look for one meanwhile."""
         if self._idle_secs is not None:
             self._idle = _Bound(self._now() + self._idle_secs, self._idle_secs, idle)
             self._moved()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -22,27 +23,43 @@ ALWAYS_SENT: Final = {"content-type": "application/json", "accept-encoding": "id
 ACCEPT: Final = ("application/json", "text/event-stream")
 """What is asked for: an answer at once, or a stream."""
 
+RECENT: Final = 8
+"""Credentials of a target that are kept out of messages beside the one in use, where it rotates."""
+
 NEVER_FORWARDED: Final = frozenset(
     {
         "authorization",
         "api-key",
         "x-api-key",
         "x-goog-api-key",
-        "cookie",
+        "cf-access-jwt-assertion",
         "connection",
+        "content-encoding",
         "content-length",
         "content-type",
+        "cookie",
+        "cookie2",
+        "expect",
         "host",
+        "http2-settings",
         "keep-alive",
         "proxy-authenticate",
         "proxy-authorization",
+        "proxy-connection",
+        "set-cookie",
         "te",
         "trailer",
         "transfer-encoding",
         "upgrade",
+        "x-amzn-oidc-data",
     }
 )
 """Credentials, cookies and hop-by-hop headers of the caller: they stay here whatever a client lists."""
+
+
+def may_be_forwarded(name: str) -> bool:
+    """Whether a header of the caller, its name in lower case, may go out at all."""
+    return name not in NEVER_FORWARDED and not named_like_a_credential(name, "forward_headers")
 
 
 class Outgoing:
@@ -64,19 +81,25 @@ class Outgoing:
 
 
 class Way:
-    """How one target is reached: all of a request that is the same each time is made once."""
+    """How one target is reached: all of a request that is the same each time is made once.
 
-    def __init__(self, target: Target) -> None:
+    Args:
+        secrets: of what carries its requests.
+    """
+
+    def __init__(self, target: Target, secrets: Sequence[str] = ()) -> None:
         form = wire.of(target.format)
         self._target = target
+        self._over = secrets
         self._url = url(target)
         names = (*FORWARDED, *form.FORWARDED) if target.forward_headers is None else target.forward_headers
-        self._forwarded = tuple(name.lower() for name in names if name.lower() not in NEVER_FORWARDED)
+        self._forwarded = tuple(name for name in map(str.lower, names) if may_be_forwarded(name))
         self._carries = (target.auth_header or form.AUTH_HEADER).lower()
         host = {"host": self._url.netloc.decode("ascii")}
         self._first = {**host, **ALWAYS_SENT, **form.HEADERS}
         self._last = {name.lower(): value for name, value in target.extra_headers.items()}
         self._alike = [self._headers(stream, {}) for stream in (False, True)]
+        self._sent: deque[str] = deque(maxlen=RECENT)
         self._secrets: tuple[tuple[str | None, list[str]], list[str]] | None = None
         """What was found last, and for which value of `api_key_env` and which credentials."""
 
@@ -106,12 +129,18 @@ class Way:
         return Outgoing(self, outgoing, content, [sent, *_credentials(callers)], request.quotations)
 
     def secrets(self, carried: list[str]) -> list[str]:
-        """All that must never be told again of a request that carried these credentials."""
+        """All that must never be told again of a request that carried these credentials.
+
+        A credential that was in use before may be told of later.
+        """
         variable = self._target.api_key_env
-        which = (os.environ.get(variable) if variable else None, carried)
+        which = (os.environ.get(variable) if variable else None, [*carried, *self._sent])
         if self._secrets is None or self._secrets[0] != which:
-            values = (*_credentials(self._last), *carried)
-            self._secrets = which, [*secrets_of(self._target), *(p for value in values for p in parts(value))]
+            values = (*_credentials(self._last), *which[1])
+            self._secrets = (
+                which,
+                [*self._over, *secrets_of(self._target), *(p for value in values for p in parts(value))],
+            )
         return self._secrets[1]
 
     def _headers(self, stream: bool, callers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
@@ -121,7 +150,11 @@ class Way:
 
     def _of_caller(self, headers: Mapping[str, str]) -> dict[str, str]:
         """The caller's headers that go out."""
-        given = ((name, headers.get(name, "")) for name in self._forwarded) if headers else ()
+        if not headers:
+            return {}
+        # of this connection, as the caller says
+        here = {name.strip().lower() for name in headers.get("connection", "").split(",")}
+        given = ((name, headers.get(name, "").strip()) for name in self._forwarded if name not in here)
         return {name: value for name, value in given if value and sendable(value)}
 
     async def _credential(self, request: Request, clock: Clock, left: float | None) -> str:
@@ -130,7 +163,10 @@ class Way:
             sent = request.headers.get(self._carries, "").strip()
             return sent if sendable(sent) else ""
         key = await credential(self._target, clock, left)
-        return f"Bearer {key}" if key and self._carries == "authorization" else key
+        sent = f"Bearer {key}" if key and self._carries == "authorization" else key
+        if sent and sent not in self._sent:
+            self._sent.append(sent)
+        return sent
 
 
 def _credentials(headers: Mapping[str, str]) -> list[str]:
@@ -147,8 +183,9 @@ def _address(base_url: str, format: str, query: tuple[tuple[str, str], ...]) -> 
     """The whole URL. Parsing one costs as much as all the rest of a turn."""
     form = wire.of(format)
     base = httpx.URL(base_url)
-    path = base.path.rstrip("/")
+    path, mark, given = base.raw_path.decode("ascii").partition("?")  # as it is: decoded it may mean another
+    path = path.rstrip("/")
     if not path.endswith(form.PATH):
         path = path.removesuffix(form.VERSION) + form.PATH
-    whole = base.copy_with(path=path)
+    whole = base.copy_with(raw_path=f"{path}{mark}{given}".encode("ascii"))
     return whole.copy_merge_params(dict(query)) if query else whole

@@ -29,6 +29,7 @@ class HttpStream:
     """One stream over HTTP.
 
     Args:
+        began: when the attempt began, as the clock counts.
         answer: what a complete answer is told as, but for its token counts.
         judge: reads and cleans what came instead of one.
         let_go: closes the body, or sees to it that its connection can be used again.
@@ -42,6 +43,7 @@ class HttpStream:
         bounds: Bounds,
         clock: Clock,
         *,
+        began: float,
         answer: Answer,
         judge: Callable[[Reply | Verdict], Verdict],
         let_go: Callable[[Body], Awaitable[None]],
@@ -54,7 +56,7 @@ class HttpStream:
         self._answer = answer
         self._judge = judge
         self._let_go = let_go
-        self._began = clock.monotonic()
+        self._began = began
         self._sse = SseReader()
         self._reading = wire.of(target.format).Stream()
         self._ready: list[StreamEvent] = []
@@ -85,22 +87,30 @@ class HttpStream:
 
     async def more(self, left: float | None) -> Sequence[StreamEvent]:
         if not self._ready and self.outcome is None:
+            self._bounds.received()
             scope = self._clock.timeout(self._bounds.left())
+            self._bounds.keep_on(scope)
             try:
                 async with scope:
                     while not self._ready and self.outcome is None:
                         await self._read()
             except Exception as error:
                 if scope.expired() and isinstance(error, TimeoutError):
-                    self._refuse(self._bounds.passed())
+                    self._broke_off(self._bounds.passed())
                 elif (verdict := transport_failure(error)) is not None:
-                    self._refuse(verdict)
+                    self._broke_off(verdict)
                 else:
                     raise
+            finally:
+                self._bounds.keep_on(None)
         events, self._ready = self._ready, []
         self._events += len(events)
         self._content_events += sum(event.content for event in events)
         return events
+
+    def unread(self, events: Sequence[StreamEvent]) -> None:
+        self._events -= len(events)
+        self._content_events -= sum(event.content for event in events)
 
     async def close(self) -> None:
         if self._closed:
@@ -122,29 +132,31 @@ class HttpStream:
             self._take(self._sse.feed(piece))
         except (EventTooLong, NotPackedAsSaid) as error:
             self._refuse(unreadable(self._status, str(error)))
-        if self._committed is None and self.outcome is None and self._held > PREAMBLE:
-            self._refuse(unreadable(self._status, f"no output within {PREAMBLE} bytes of the stream"))
 
     def _take(self, blocks: list[Block]) -> None:
         for block in blocks:
             body = _decoded(block.data)
             sign = self._reading.read(block.name, block.data, body)
             if sign is Sign.ERROR or (self._committed is None and body and self._withheld(block, body)):
-                self._refuse(self._reply(block.data.encode(), block.name))
+                self._refuse(self._reply(block.data.encode("utf-8", "replace"), block.name))
                 return
             content = sign is Sign.CONTENT
             self._ready.append(StreamEvent(block.raw, block.name, block.data, body, content))
-            if self._committed is None:
-                self._held += len(block.raw)
-                if content:
-                    self._committed = self._clock.monotonic() - self._began
+            if content and self._committed is None:
+                self._committed = self._clock.monotonic() - self._began
             if sign is Sign.LAST:
                 self._complete()
                 return
+            if self._committed is None:
+                self._held += len(block.raw)
+                if self._held > PREAMBLE:
+                    what = f"no output within {PREAMBLE} bytes of the stream"
+                    self._refuse(unreadable(self._status, what))
+                    return
 
     def _withheld(self, block: Block, body: Any) -> bool:
         """Whether an event before the first content carries an error, in whatever way a format has for it."""
-        return isinstance(body, dict) and carries_error(block.data.encode())
+        return isinstance(body, dict) and carries_error(block.data.encode("utf-8", "replace"))
 
     def _ended(self) -> None:
         """No byte follows."""
@@ -172,6 +184,13 @@ class HttpStream:
         if self._committed is None:
             self._committed = self._clock.monotonic() - self._began
 
+    def _broke_off(self, verdict: Verdict) -> None:
+        """No byte follows, against its will. An answer that told why it ended is whole all the same."""
+        if self._reading.finished:
+            self._complete()
+        else:
+            self._refuse(verdict)
+
     def _refuse(self, what: Reply | Verdict) -> None:
         self.outcome = self._judge(what)
 
@@ -191,7 +210,7 @@ class HttpStream:
 
 def _decoded(data: str) -> Any:
     """The JSON of an event's data; None where it is none."""
-    if data[:1] not in ("{", "["):
+    if data.lstrip()[:1] not in ("{", "["):
         return None
     for decode in (msgspec.json.decode, json.loads):
         try:

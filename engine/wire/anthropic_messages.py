@@ -12,6 +12,8 @@ from turnout.engine.classify.verdict import Feature
 from turnout.engine.wire.sign import Sign
 from turnout.engine.wire.values import (
     counts,
+    is_foreign_error,
+    is_no_object_but_error,
     json_length,
     kind,
     length,
@@ -67,6 +69,9 @@ DETAILS: Final[Mapping[str, tuple[str, str]]] = {
 
 PIECES: Final = ("text", "thinking", "partial_json")
 """Where a delta holds output; a signature or a citation is none."""
+
+OTHERS: Final = ("content_block_stop", "ping")
+"""Events that hold nothing of an answer."""
 
 BEGUN: Final[Mapping[str, str]] = {"text": "text", "thinking": "thinking", "redacted_thinking": "data"}
 """Where a block of this type holds output when it begins: mostly it is empty, and pieces follow."""
@@ -127,8 +132,10 @@ class Stream:
     def read(self, name: str, data: str, body: Any) -> Sign:
         """What an event holds: of its `event:` name, its data, and that data's JSON or None."""
         if not isinstance(body, dict):
-            return self._error() if name == "error" else Sign.NOTHING
+            return self._error() if is_no_object_but_error(name, data, body) else Sign.NOTHING
         event = kind(body) or name
+        if "error" in (event, name) or (body.get("error") and tells_error(data)):
+            return self._error()
         if event == "content_block_delta":
             delta = mapping(body.get("delta"))
             return Sign.CONTENT if any(said(delta.get(key)) for key in PIECES) else Sign.NOTHING
@@ -137,14 +144,14 @@ class Stream:
         if event == "message_stop":
             self.finished = not self._failed
             return Sign.LAST
-        if event == "error" or (body.get("error") and tells_error(data)):
-            return self._error()
         if event == "message_start":
             self.usage = merged(self.usage, usage(mapping(body.get("message"))))
         elif event == "message_delta":
             self.usage = merged(self.usage, usage(body))
             if mapping(body.get("delta")).get("stop_reason"):
                 self.finished = not self._failed
+        elif event not in OTHERS and is_foreign_error(data, body):
+            return self._error()
         return Sign.NOTHING
 
     def _error(self) -> Sign:

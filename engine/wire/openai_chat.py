@@ -15,6 +15,8 @@ from turnout.engine.wire.sign import Sign
 from turnout.engine.wire.values import (
     counts,
     formatted,
+    is_foreign_error,
+    is_no_object_but_error,
     json_length,
     kind,
     length,
@@ -125,9 +127,11 @@ class Stream:
     def read(self, name: str, data: str, body: Any) -> Sign:
         """What an event holds: of its `event:` name, its data, and that data's JSON or None."""
         if not isinstance(body, dict):
-            return self._without_json(name, data)
+            return self._without_object(name, data, body)
         choices = body.get("choices")
-        if name == "error" or ((body.get("error") or not isinstance(choices, list)) and tells_error(data)):
+        if name == "error" or (body.get("error") and tells_error(data)):
+            return self._error()
+        if not isinstance(choices, list) and is_foreign_error(data, body):
             return self._error()
         if reported := body.get("usage"):
             self.usage = merged(self.usage, counts(reported, USAGE, DETAILS))
@@ -141,11 +145,11 @@ class Stream:
                     sign = Sign.CONTENT
         return sign
 
-    def _without_json(self, name: str, data: str) -> Sign:
+    def _without_object(self, name: str, data: str, body: object) -> Sign:
         if data.strip() == "[DONE]":
             self.finished = not self._failed
             return Sign.LAST
-        return self._error() if name == "error" else Sign.NOTHING
+        return self._error() if is_no_object_but_error(name, data, body) else Sign.NOTHING
 
     def _follow(self, choice: dict[str, Any]) -> None:
         """Note whether a choice has ended. Some servers send an empty reason until it has."""

@@ -13,6 +13,8 @@ from turnout.engine.wire.sign import Sign
 from turnout.engine.wire.values import (
     counts,
     formatted,
+    is_foreign_error,
+    is_no_object_but_error,
     json_length,
     kind,
     length,
@@ -61,6 +63,9 @@ WITHIN: Final = ("content", "output", "summary")
 
 TEXTS: Final = ("content", "text", "refusal", "arguments", "input", "output", "code")
 """Where an item or a part holds text."""
+
+FAILED: Final = ("error", "response.failed")
+"""Events that end a stream badly."""
 
 USAGE: Final = ("input_tokens", "output_tokens", "total_tokens")
 DETAILS: Final[Mapping[str, tuple[str, str]]] = {
@@ -124,15 +129,21 @@ class Stream:
     def read(self, name: str, data: str, body: Any) -> Sign:
         """What an event holds: of its `event:` name, its data, and that data's JSON or None."""
         if not isinstance(body, dict):
-            return Sign.ERROR if name in ("error", "response.failed") else Sign.NOTHING
+            failed = name == FAILED[1] or is_no_object_but_error(name, data, body)
+            return Sign.ERROR if failed else Sign.NOTHING
         event = kind(body) or name
+        if event in FAILED or name in FAILED or (body.get("error") and tells_error(data)):
+            return Sign.ERROR
         if event.endswith(".delta"):
             return Sign.CONTENT if said(body.get("delta")) else Sign.NOTHING
         if event in ("response.completed", "response.incomplete"):
-            self.usage = merged(self.usage, usage(mapping(body.get("response"))))
+            response = mapping(body.get("response"))
+            if response.get("error") or response.get("status") == "failed":
+                return Sign.ERROR
+            self.usage = merged(self.usage, usage(response))
             self.finished = True
             return Sign.LAST
-        if event in ("error", "response.failed") or (body.get("error") and tells_error(data)):
+        if not event.startswith("response.") and is_foreign_error(data, body):
             return Sign.ERROR
         return Sign.CONTENT if _begins_with_output(event, body) else Sign.NOTHING
 

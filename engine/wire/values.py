@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -121,5 +122,26 @@ def merged(earlier: dict[str, int] | None, later: dict[str, int] | None) -> dict
 
 
 def tells_error(data: str) -> bool:
-    """Whether an event that is none of the format carries an error, by the rule for a body of a 200."""
+    """Whether an event carries an error, by the rule for a body of a 200."""
     return carries_error(data.encode("utf-8", "replace"))
+
+
+def is_no_object_but_error(name: str, data: str, body: object) -> bool:
+    """Whether an event whose data is no object tells an error: by its name, in a list, or in words."""
+    if name == "error":
+        return True
+    return tells_error(data) if isinstance(body, list) else bool(_ERROR_IN_WORDS.match(data))
+
+
+def is_foreign_error(data: str, body: Mapping[str, Any]) -> bool:
+    """Whether an object that no event of the format is tells an error: what servers and proxies put into a
+    stream when something fails.
+    """
+    if tells_error(data) or any(key.endswith("Exception") for key in body):
+        return True
+    return bool(body) and body.keys() <= _BARE and any(said(body.get(key)) for key in ("detail", "message"))
+
+
+_ERROR_IN_WORDS: Final = re.compile(r"\W*(?:internal server )?error\b", re.IGNORECASE)
+_BARE: Final = frozenset({"detail", "message", "error", "status", "code", "type", "title"})
+"""Of an object with no other keys than these, a message is no answer."""
