@@ -4,9 +4,9 @@
 
 The server is a process of its own and answers the same reply to whatever comes. The sides run in
 turns, each at 1 and at 64 calls at once, so that whatever disturbs one disturbs the others; httpx2's
-transport is one of them where it is installed. CPU is this process's alone. A transport called directly is given a new `httpx.Request` for each call, as an attempt
-gives it one. With `--check` the exit status is 1 if ours takes more CPU than bare aiohttp by more than
-the limit.
+transport is one of them where it is installed. CPU is this process's alone. A transport called directly
+is given a new `httpx.Request` for each call, as an attempt gives it one. With `--check` the exit status is
+1 if ours takes more CPU than bare aiohttp by more than the limit.
 """
 
 from __future__ import annotations
