@@ -25,7 +25,8 @@ from turnout.engine.errors import (
     UpstreamError,
 )
 from turnout.engine.memory.inmemory import InMemory
-from turnout.engine.memory.protocol import Memory
+from turnout.engine.memory.keeper import MemoryHealth
+from turnout.engine.memory.protocol import Change, Memory
 from turnout.engine.memory.sqlite import SqliteMemory
 from turnout.engine.policy import Action, Policy
 from turnout.engine.route import Route
@@ -41,6 +42,7 @@ __all__ = [
     "Action",
     "AuditRecord",
     "Capture",
+    "Change",
     "ClientError",
     "ConfigurationError",
     "DeadlineExceeded",
@@ -54,6 +56,7 @@ __all__ = [
     "InvalidBody",
     "JsonLines",
     "Memory",
+    "MemoryHealth",
     "MemoryTrouble",
     "Policy",
     "Reply",
