@@ -160,10 +160,14 @@ class VirtualClock(SystemClock):
             Standstill: every task waits and no timer is set.
         """
         try:
-            with asyncio.Runner(loop_factory=lambda: _VirtualLoop(self, _JumpingSelector())) as runner:
+            with self.runner() as runner:
                 return runner.run(story)
         finally:
             story.close()  # it never began where there was no loop to be had
+
+    def runner(self) -> asyncio.Runner:
+        """Runs coroutines one after another in virtual time; what one has begun goes on within the next."""
+        return asyncio.Runner(loop_factory=lambda: _VirtualLoop(self, _JumpingSelector()))
 
 
 class _VirtualLoop(asyncio.SelectorEventLoop):

@@ -31,6 +31,8 @@ class Away(InMemory):
         super().__init__(**options)
         self.away = False
         self.silent = False
+        self.answers_after = 0.0
+        """Seconds from what is read to the answer."""
         self.asked = 0
 
     async def _answer(self) -> None:
@@ -42,7 +44,9 @@ class Away(InMemory):
 
     async def read(self, identity: Identity, *, now: float) -> SessionContext:
         await self._answer()
-        return await super().read(identity, now=now)
+        context = await super().read(identity, now=now)
+        await asyncio.sleep(self.answers_after)
+        return context
 
     async def record(self, identity: Identity, eviction: Eviction) -> None:
         await self._answer()
@@ -108,6 +112,18 @@ def test_what_could_not_be_written_is_written_when_the_store_is_back() -> None:
     assert {e.target for e in memory.really().evictions} == {SMALL, LARGE}
 
 
+def test_all_that_was_kept_is_written_at_once_when_the_store_is_back() -> None:
+    async def story(keeper: Keeper, memory: Away, clock: VirtualClock) -> None:
+        memory.away = True
+        whose = [Identity("", f"s{number}") for number in range(200)]
+        await vainly(keeper, *[Record(who, overflow(9000)) for who in whose])
+        memory.away = False
+        await clock.sleep(keeping.LONGEST_WAIT)
+        assert keeper.health.queued == 0
+
+    told(story)
+
+
 def test_while_the_store_is_away_a_process_goes_by_what_it_knows() -> None:
     async def story(keeper: Keeper, memory: Away, clock: VirtualClock) -> None:
         await keeper.do(Record(WHO, overflow(9000)))
@@ -149,6 +165,20 @@ def test_reading_shows_what_waits_to_be_written() -> None:
         assert {e.target for e in (await keeper.read(WHO)).evictions} == {SMALL}
 
     told(story)
+
+
+def test_reading_shows_what_is_written_while_the_answer_is_on_its_way() -> None:
+    async def story(keeper: Keeper, memory: Away, clock: VirtualClock) -> None:
+        memory.away = True
+        await vainly(keeper, Record(WHO, overflow(9000)))
+        memory.away = False
+        memory.answers_after = 1.0
+        context = await keeper.read(WHO)
+        assert keeper.health.queued == 0
+        assert {e.target for e in context.evictions} == {SMALL}
+        assert keeper.known(WHO) == context
+
+    told(story, timeout_ms=10_000)
 
 
 def test_a_store_that_does_not_answer_costs_a_tenth_of_the_time_at_most() -> None:

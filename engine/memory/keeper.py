@@ -137,8 +137,9 @@ class Keeper:
         """
         self._sweep_if_due(identity.namespace)
         now = self._clock.now()
+        waiting = dict.fromkeys(self._queue)  # written meanwhile, it may have been too late for the answer
         context = await self._asked("read", lambda: self._memory.read(identity, now=now))
-        for kept in self._queue:
+        for kept in waiting | dict.fromkeys(self._queue):
             context = kept.operation.after(identity, context)
         if context or identity in self._known:
             self._know(identity, context)
@@ -221,14 +222,17 @@ class Keeper:
 
     async def _write_queue(self) -> None:
         """Write what is kept, in order, however long the store is away."""
-        wait = FIRST_WAIT
+        wait, failed = FIRST_WAIT, bool(self._trouble)
         while self._queue:
-            if self._trouble:
+            if failed:
                 await self._until_nudged(wait)
                 wait = min(wait * 2, LONGEST_WAIT)
-            with suppress(MemoryTrouble):
+            try:
                 await self._write_first()
-                wait = FIRST_WAIT
+            except MemoryTrouble:
+                failed = True
+            else:
+                wait, failed = FIRST_WAIT, False
         self._well()
 
     async def _until_nudged(self, secs: float) -> None:
