@@ -99,6 +99,11 @@ class OpenStream(Protocol):
         """
         ...
 
+    @property
+    def waiting(self) -> bool:
+        """Whether it holds events that were not given out."""
+        ...
+
     def unread(self, events: Sequence[StreamEvent]) -> None:
         """These were given out and never reached the caller."""
 

@@ -123,17 +123,25 @@ class Drive:
         """
         if self.record is not None:
             return ()
-        self._pulling = True
-        try:
-            pulled = await self._guarded(self._pull)
-        finally:
-            self._pulling = False
+        if self._answered:
+            pulled: Sequence[StreamEvent] | Failure = await self._pull()
+        else:
+            self._pulling = True
+            try:
+                pulled = await self._guarded(self._pull)
+            finally:
+                self._pulling = False
         if isinstance(pulled, TurnoutError):
             await self._end(pulled)
             return ()
         if not pulled:  # all of it has reached the caller: now the turn ends
             await self._end(self._concluded())
         return pulled
+
+    @property
+    def _answered(self) -> bool:
+        """Whether all of a stream has come, in time: it only waits to be read."""
+        return self._streaming is not None and isinstance(self._streaming.outcome, Answer)
 
     async def leave(self, unread: Sequence[StreamEvent]) -> None:
         """The caller reads no more of the stream: unless he has got all of it, the turn is cancelled.
@@ -143,7 +151,7 @@ class Drive:
         """
         if (streaming := self._streaming) is None or self.record is not None:
             return
-        if not unread and isinstance(streaming.outcome, Answer):
+        if self._answered and not unread and not streaming.waiting:
             await self._end_unread(self._concluded())
             return
         streaming.unread(unread)
@@ -235,10 +243,9 @@ class Drive:
         """The deadline of a stream that nobody reads just now: it holds its connection no longer."""
         while (left := self._left()) is not None and left > 0:
             await self._clock.sleep(left)
-        if (streaming := self._streaming) is not None and self.record is None and not self._pulling:
+        if self.record is None and not self._pulling and not self._answered:
             self._watch = None
-            answered = isinstance(streaming.outcome, Answer)  # in time: it only waits to be read
-            await self._end_unread(self._concluded() if answered else self._expired())
+            await self._end_unread(self._expired())
 
     async def _end_unread(self, outcome: Answer | Failure | None) -> None:
         """End a turn that nobody waits for: its record is left before anything else happens."""

@@ -29,10 +29,16 @@ def mistyped(values: Mapping[str, object], takes: Mapping[str, Any]) -> Iterator
     """
     for name, hint in takes.items():
         value = values[name]
+        if isinstance(value, float | int) and not isinstance(value, bool) and _takes_numbers(hint):
+            continue  # of whatever subclass, and however large: what it means is judged elsewhere
         try:
             msgspec.convert(value, hint)
         except msgspec.ValidationError as error:
             yield f"{name} {_found(value, hint, str(error))}; give {_words(hint)}"
+
+
+def _takes_numbers(hint: Any) -> bool:
+    return hint is float or float in get_args(hint)
 
 
 def options(hint: Any) -> tuple[str, ...]:

@@ -210,6 +210,11 @@ class Streaming:
         """
         return await self._stream.more(left)
 
+    @property
+    def waiting(self) -> bool:
+        """Whether there are events that were not given out."""
+        return self._stream.waiting
+
     def unread(self, events: Sequence[StreamEvent]) -> None:
         """These never reached the caller."""
         self._stream.unread(events)

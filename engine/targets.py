@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -272,7 +271,9 @@ def _is_address(url: str) -> bool:
 
 def usable(bound: float | None) -> float | None:
     """The bound in seconds, or None where it means no bound."""
-    return bound if bound is not None and math.isfinite(bound) and 0 < bound <= MAX_SECS else None
+    if bound is None or not 0 < bound <= MAX_SECS:  # which NaN is not either
+        return None
+    return float(bound)  # an embedder's may be a Decimal, which no float can be added to
 
 
 def unusable_bounds(owner: object, names: tuple[str, ...] = BOUNDS) -> Iterator[tuple[str, float]]:

@@ -100,6 +100,31 @@ def test_who_has_got_all_of_it_was_served_however_slowly_he_reads() -> None:
     assert transport.open == 0
 
 
+AT_ONCE = Played([b"".join((ROLE, chunk("a cat"), *END))])
+
+
+def test_an_answer_that_came_in_time_waits_for_its_reader_past_the_deadline() -> None:
+    async def reading(router: Router, clock: VirtualClock) -> None:
+        async with router.stream(BODY) as stream:
+            await clock.sleep(60)
+            assert b"".join([event.raw async for event in stream]) == AT_ONCE.steps[0]  # type: ignore[index]
+
+    records, _ = with_stream({"a": [AT_ONCE]}, reading, route={"deadline_secs": 30})
+    (attempt,) = records[0].probes[0].attempts
+    assert records[0].state == "served"
+    assert attempt.stream is not None
+    assert attempt.stream.events == 4
+
+
+def test_an_answer_that_nobody_read_was_served_to_nobody() -> None:
+    async def reading(router: Router, clock: VirtualClock) -> None:
+        async with router.stream(BODY):
+            pass
+
+    records, _ = with_stream({"a": [AT_ONCE]}, reading)
+    assert records[0].ended_by == "cancelled"
+
+
 # -- silence is what was waited for in vain
 
 
@@ -215,9 +240,14 @@ def test_other_events_are_let_through() -> None:
         ("openai_responses", {"type": "keepalive"}),
         ("anthropic_messages", {"type": "ping"}),
         ("anthropic_messages", {"type": "vendor_metrics", "firstByteLatency": 3}),
+        ("anthropic_messages", {"type": "status", "message": "still thinking"}),
+        ("openai_chat", {"status": "queued", "message": "Queued, position 3"}),
+        ("openai_responses", {"type": "note", "message": "m"}),
     ):
         reading = of(named).Stream()
         assert reading.read("", json.dumps(odd), odd) is Sign.NOTHING, odd
+    for words in ("Error-free so far", "errors: none", "no error"):
+        assert of("openai_chat").Stream().read("", words, None) is Sign.NOTHING, words
 
 
 # -- what is held back

@@ -7,10 +7,15 @@ behind a reply.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
-_END: Final = b"\r\n\r\n"
+_END: Final = re.compile(rb"\n\r?\n")
+_LONGEST: Final = 131_072
+"""Bytes of a head that are followed: no library here reads a longer one."""
+_UNKNOWN: Final = -(2**62)
+
 _LAST_CHUNK: Final = b"0\r\n\r\n"
 
 
@@ -36,10 +41,13 @@ class Framing:
         """More has come."""
         self.reads += 1
         while self._head is not None:
-            head, end, data = (self._head + data).partition(_END)
-            if not end:
-                self._head = head
+            so_far = self._head + data
+            end = _END.search(so_far, max(0, len(self._head) - 2))
+            if end is None:
+                self._head = so_far if len(so_far) <= _LONGEST else None
+                self._behind = 0 if self._head is not None else _UNKNOWN
                 return
+            head, data = so_far[: end.start()], so_far[end.end() :]
             interim = head[8:10] == b" 1" and head[8:12] != b" 101"
             self._head = b"" if interim else None
         self._behind += len(data)

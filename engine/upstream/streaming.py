@@ -108,6 +108,10 @@ class HttpStream:
         self._content_events += sum(event.content for event in events)
         return events
 
+    @property
+    def waiting(self) -> bool:
+        return bool(self._ready)
+
     def unread(self, events: Sequence[StreamEvent]) -> None:
         self._events -= len(events)
         self._content_events -= sum(event.content for event in events)

@@ -139,9 +139,11 @@ def is_foreign_error(data: str, body: Mapping[str, Any]) -> bool:
     """
     if tells_error(data) or any(key.endswith("Exception") for key in body):
         return True
-    return bool(body) and body.keys() <= _BARE and any(said(body.get(key)) for key in ("detail", "message"))
+    if kind(body).endswith(("error", "Error")) and said(body.get("message")):
+        return True
+    return any(body.keys() == {key} and said(body[key]) for key in _ALONE)
 
 
-_ERROR_IN_WORDS: Final = re.compile(r"\W*(?:internal server )?error\b", re.IGNORECASE)
-_BARE: Final = frozenset({"detail", "message", "error", "status", "code", "type", "title"})
-"""Of an object with no other keys than these, a message is no answer."""
+_ERROR_IN_WORDS: Final = re.compile(r"\W*(?:internal server error\b|error\s*(?:[:\]]|$))", re.IGNORECASE)
+_ALONE: Final = ("detail", "message")
+"""What frameworks and gateways say, and nothing else, when something fails."""
