@@ -5,18 +5,19 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
+import re
 import signal
 import sqlite3
-import subprocess
-import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+import time
+from collections.abc import Callable
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from files import asides, child, content, nudge, read_only, says
 from memories import LARGE, NOW, SMALL, WHO, everyone, overflow, refusal, strip, stripped, sweep, using
 
 from turnout.engine.clock import VirtualClock
@@ -193,33 +194,6 @@ asyncio.run(main(*sys.argv[1:]))
 """
 
 
-@contextmanager
-def child(*argv: object, script: str = CHILD) -> Iterator[subprocess.Popen[str]]:
-    """Another process, which is ready when it comes out of here and has ended when it goes back."""
-    with subprocess.Popen(
-        [sys.executable, "-c", script, *map(str, argv)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as process:
-        try:
-            assert says(process) == "ready"
-            yield process
-        finally:
-            process.kill()
-
-
-def says(process: subprocess.Popen[str]) -> str:
-    assert process.stdout
-    return process.stdout.readline().strip()
-
-
-def nudge(process: subprocess.Popen[str]) -> None:
-    assert process.stdin
-    process.stdin.write("\n")
-    process.stdin.flush()
-
-
 def recording(path: Path, *evictions: Eviction) -> tuple[object, ...]:
     return (path, *(msgspec.json.encode(eviction).decode() for eviction in evictions))
 
@@ -231,7 +205,7 @@ def test_processes_that_open_a_new_file_at_once_end_with_the_union(file: Path) -
 
     async def story() -> None:
         async with using(SqliteMemory(file)) as memory:
-            with child(*recording(file, *yours)) as process:
+            with child(*recording(file, *yours), script=CHILD) as process:
                 nudge(process)
                 for eviction in mine:
                     await memory.record(WHO, eviction)
@@ -738,24 +712,6 @@ def test_a_full_disk_is_trouble_and_the_memory_works_when_there_is_room(file: Pa
         asyncio.run(story(together))
 
 
-@contextmanager
-def read_only(folder: Path) -> Iterator[None]:
-    """The folder and what is in it may be read and not written, by a user who is not root."""
-    modes = {path: path.stat().st_mode for path in (*folder.iterdir(), folder)}
-    for path in modes:
-        path.chmod(0o555 if path.is_dir() else 0o444)
-    root = os.geteuid() == 0
-    if root:
-        os.seteuid(65534)
-    try:
-        yield
-    finally:
-        if root:
-            os.seteuid(0)
-        for path, mode in modes.items():
-            path.chmod(mode)
-
-
 def test_a_file_that_may_not_be_written_is_trouble_until_it_may() -> None:
     async def story(folder: Path) -> None:
         async with using(SqliteMemory(folder / "turnout.db")) as memory:
@@ -869,23 +825,336 @@ def garble(file: Path) -> None:
     file.write_bytes(intact[:4096] + b"\x5a" * (len(intact) - 4096))
 
 
+def overwrite(file: Path) -> None:
+    file.write_bytes(b"\x5a" * file.stat().st_size)
+
+
+def halve(file: Path) -> None:
+    os.truncate(file, file.stat().st_size // 2)
+
+
+def behead(file: Path) -> None:
+    """Leave so little that nothing says whose it was."""
+    os.truncate(file, 50)
+
+
+async def fill(memory: Memory) -> None:
+    many = [Identity("", f"s{number}") for number in range(100)]
+    await asyncio.gather(*[memory.record(who, overflow(9000)) for who in many])
+
+
+async def begins_anew(memory: Memory) -> None:
+    assert await memory.read(WHO, now=NOW) == EMPTY
+    await memory.record(WHO, overflow(9000))
+    assert await memory.read(WHO, now=NOW)
+
+
 @pytest.mark.parametrize("met_by", ["read", "record"])
-def test_a_damaged_file_is_trouble_and_a_new_one_takes_its_place_without_a_restart(
-    file: Path, met_by: str
+@pytest.mark.parametrize("damage", [garble, halve])
+def test_a_damaged_file_is_set_aside_and_a_new_one_begins(
+    file: Path, damage: Callable[[Path], None], met_by: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def story() -> None:
         async with using(SqliteMemory(file)) as memory:
-            for number in range(100):
-                await memory.record(Identity("", f"s{number}"), overflow(9000))
-        garble(file)
+            await fill(memory)
+        damage(file)
+        damaged = content(file)
         async with using(SqliteMemory(file)) as memory:
             doing = memory.read(WHO, now=NOW) if met_by == "read" else memory.record(WHO, overflow(9000))
-            with pytest.raises(MemoryTrouble, match="database disk image is malformed; move the file away"):
+            with pytest.raises(MemoryTrouble, match="malformed; it is set aside, and a new one begins"):
                 await doing
-            file.unlink()  # noqa: ASYNC240
-            assert await memory.read(WHO, now=NOW) == EMPTY
+            (aside,) = asides(file)
+            assert re.fullmatch(r"turnout\.db\.corrupt-\d{8}T\d{6}Z", aside.name)
+            assert content(aside) == damaged
+            (told,) = caplog.messages
+            assert f"memory {file}: " in told
+            assert f"it is set aside as {aside}, and a new one begins" in told
+            await begins_anew(memory)
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("damage", [overwrite, garble, halve, behead])
+def test_a_file_that_is_damaged_while_it_is_in_use_is_set_aside_with_its_log(
+    file: Path, damage: Callable[[Path], None]
+) -> None:
+    async def story() -> None:
+        async with using(SqliteMemory(file)) as memory:
+            await fill(memory)
+        async with using(SqliteMemory(file)) as memory:
+            await memory.record(WHO, refusal("image"))
+            log = content(f"{file}-wal")
+            damage(file)
+            damaged = content(file)
+            with pytest.raises(MemoryTrouble, match="it is set aside, and a new one begins"):
+                await everyone(memory)
+            (aside,) = asides(file)
+            assert content(aside) == damaged
+            assert content(f"{aside}-wal") == log
+            await begins_anew(memory)
+
+    asyncio.run(story())
+
+
+def test_a_file_that_was_emptied_is_set_aside_for_what_its_log_holds(file: Path) -> None:
+    with child(*recording(file, overflow(9000)), script=CHILD) as process:
+        nudge(process)
+        assert says(process) == "recorded"
+        process.kill()
+        process.wait()
+    os.truncate(file, 0)
+    log = content(f"{file}-wal")
+
+    async def story() -> None:
+        async with using(SqliteMemory(file)) as memory:
+            with pytest.raises(MemoryTrouble, match="it is empty, and its log is not; it is set aside"):
+                await memory.read(WHO, now=NOW)
+            (aside,) = asides(file)
+            assert content(f"{aside}-wal") == log
+            await begins_anew(memory)
+
+    asyncio.run(story())
+
+
+def test_what_is_damaged_in_the_log_never_gets_into_the_file(file: Path) -> None:
+    """SQLite would write it there when it closes the file."""
+
+    async def story() -> None:
+        async with using(SqliteMemory(file)) as memory:
+            await fill(memory)
+        intact = content(file)
+        log = Path(f"{file}-wal")
+        async with using(SqliteMemory(file)) as memory:
+            await memory.record(WHO, refusal("image"))
+            log.write_bytes(b"\x5a" * log.stat().st_size)  # noqa: ASYNC240
+            with pytest.raises(MemoryTrouble, match="it is whole again: try again"):
+                await memory.read(WHO, now=NOW)
+            assert content(file) == intact
+            assert len(await everyone(memory)) == 100
+        assert asides(file) == []
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    "made_so",
+    [
+        pytest.param("PRAGMA application_id = 1196444487", id="another application's"),
+        pytest.param(f"PRAGMA user_version = {SCHEMA + 1}", id="a newer schema's"),
+    ],
+)
+@pytest.mark.parametrize("damage", [garble, halve])
+def test_a_damaged_file_of_another_application_or_a_newer_schema_is_left_as_it_is(
+    file: Path, made_so: str, damage: Callable[[Path], None]
+) -> None:
+    async def story() -> None:
+        async with using(SqliteMemory(file)) as memory:
+            await fill(memory)
+        change(file, made_so)
+        damage(file)
+        before = content(file)
+        async with using(SqliteMemory(file)) as memory:
+            for _ in range(2):
+                with pytest.raises(MemoryTrouble, match=r"give another path|move the file away"):
+                    await memory.record(WHO, overflow(9000))
+        assert content(file) == before
+        assert asides(file) == []
+
+    asyncio.run(story())
+
+
+def test_what_took_the_files_place_and_is_no_database_is_left_as_it_is(file: Path) -> None:
+    diary = file.with_name("diary")
+    diary.write_bytes(b"a diary, and none of your business\n" * 1000)
+    before = diary.read_bytes()
+
+    async def story() -> None:
+        async with using(SqliteMemory(file)) as memory:
             await memory.record(WHO, overflow(9000))
+        async with using(SqliteMemory(file)) as memory:
             assert await memory.read(WHO, now=NOW)
+            diary.rename(file)
+            with pytest.raises(MemoryTrouble):  # after which the file is opened again
+                await memory.record(WHO, refusal("\ud800"))
+            await both_ways(memory, "file is not a database; give another path")
+        assert content(file) == before
+
+    asyncio.run(story())
+
+
+def test_a_file_that_another_process_has_open_is_left_to_it(file: Path) -> None:
+    async def story() -> None:
+        async with using(SqliteMemory(file)) as memory:
+            await fill(memory)
+        with child(*recording(file, refusal("image")), script=CHILD) as process:
+            nudge(process)
+            assert says(process) == "recorded"
+            garble(file)
+            async with using(SqliteMemory(file)) as memory:
+                for _ in range(2):
+                    with pytest.raises(MemoryTrouble, match="it is set aside as soon as nobody else has it"):
+                        await everyone(memory)
+                assert asides(file) == []
+                process.kill()
+                process.wait()
+                with pytest.raises(MemoryTrouble, match="it is set aside, and a new one begins"):
+                    await everyone(memory)
+                assert len(asides(file)) == 1
+                await begins_anew(memory)
+
+    asyncio.run(story())
+
+
+def test_a_file_that_another_memory_of_this_process_has_open_is_left_to_it(file: Path) -> None:
+    async def story() -> None:
+        async with using(SqliteMemory(file)) as memory:
+            await fill(memory)
+        async with using(SqliteMemory(file)) as memory:
+            async with using(SqliteMemory(file)) as other:
+                await other.record(WHO, refusal("image"))
+                garble(file)
+                with pytest.raises(MemoryTrouble, match="it is set aside as soon as nobody else has it"):
+                    await everyone(memory)
+                assert asides(file) == []
+            with pytest.raises(MemoryTrouble, match="it is set aside, and a new one begins"):
+                await everyone(memory)
+            await begins_anew(memory)
+
+    asyncio.run(story())
+
+
+PERSISTENT = CHILD.replace(
+    "    for line in evictions:\n        await ",
+    """    for line in evictions:
+        while True:
+            try:
+                await record(memory, line)
+                break
+            except MemoryTrouble:
+                await asyncio.sleep(0.001)
+"""
+    + "    #",
+).replace(
+    "async def main",
+    """from turnout.engine.errors import MemoryTrouble
+
+async def record(memory, line):
+    await memory.record(Identity("", "s1"), msgspec.json.decode(line, type=Eviction))
+
+async def main""",
+)
+
+
+def test_of_processes_that_find_the_damage_at_once_one_sets_it_aside_and_the_new_file_is_everybodys(
+    file: Path,
+) -> None:
+    async def make() -> None:
+        async with using(SqliteMemory(file)) as memory:
+            await fill(memory)
+
+    asyncio.run(make())
+    garble(file)
+    damaged = content(file)
+    theirs = [[refusal(f"{who}{n}", turn=f"{who}{n}") for n in range(10)] for who in "abcd"]
+    with ExitStack() as stack:
+        processes = [
+            stack.enter_context(child(*recording(file, *some), script=PERSISTENT)) for some in theirs
+        ]
+        for process in processes:
+            nudge(process)
+        assert [says(process) for process in processes] == ["recorded"] * 4
+
+    async def look() -> None:
+        async with using(SqliteMemory(file)) as memory:
+            (merged,) = (await memory.read(WHO, now=NOW)).evictions
+            assert merged.refused == {e.first.features for some in theirs for e in some}
+
+    asyncio.run(look())
+    assert [content(aside) for aside in asides(file)] == [damaged]
+
+
+def test_files_that_are_set_aside_within_a_second_keep_their_names_apart(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time, "gmtime", lambda: (2026, 12, 1, 10, 15, 0, 1, 335, 0))
+
+    async def story() -> None:
+        for _ in range(3):
+            async with using(SqliteMemory(file)) as memory:
+                await fill(memory)
+            garble(file)
+            async with using(SqliteMemory(file)) as memory:
+                with pytest.raises(MemoryTrouble, match="it is set aside"):
+                    await everyone(memory)
+        stem = "turnout.db.corrupt-20261201T101500Z"
+        assert [aside.name for aside in asides(file)] == [stem, f"{stem}-2", f"{stem}-3"]
+
+    asyncio.run(story())
+
+
+def test_a_file_that_was_set_aside_is_not_set_aside_again(file: Path) -> None:
+    async def story() -> None:
+        async with using(SqliteMemory(file)) as memory:
+            await fill(memory)
+        garble(file)
+        async with using(SqliteMemory(file)) as memory:
+            with pytest.raises(MemoryTrouble, match="it is set aside"):
+                await everyone(memory)
+        (aside,) = asides(file)
+        async with using(SqliteMemory(aside)) as memory:
+            with pytest.raises(MemoryTrouble, match="malformed; move the file away"):
+                await everyone(memory)
+        assert asides(file) == [aside]
+
+    asyncio.run(story())
+
+
+def test_a_file_behind_a_link_is_set_aside_where_it_lies(tmp_path: Path) -> None:
+    file, link = tmp_path / "elsewhere" / "real.db", tmp_path / "turnout.db"
+    file.parent.mkdir()
+    link.symlink_to(file)
+
+    async def story() -> None:
+        file.touch()
+        async with using(SqliteMemory(link)) as memory:
+            await fill(memory)
+        garble(file)
+        async with using(SqliteMemory(link)) as memory:
+            with pytest.raises(MemoryTrouble, match="it is set aside"):
+                await everyone(memory)
+            assert len(asides(file)) == 1
+            await begins_anew(memory)
+        assert link.is_symlink()
+        assert file.exists()
+
+    asyncio.run(story())
+
+
+def test_a_file_that_cannot_be_renamed_stays_with_its_log(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rename = Path.rename
+
+    def refuse(old: Path, new: Path) -> Path:
+        if old == file:
+            raise OSError("no")
+        return rename(old, new)
+
+    async def story() -> None:
+        async with using(SqliteMemory(file)) as memory:
+            await fill(memory)
+        async with using(SqliteMemory(file)) as memory:
+            await memory.record(WHO, refusal("image"))
+            log = content(f"{file}-wal")
+            garble(file)
+            with monkeypatch.context() as patch:
+                patch.setattr(Path, "rename", refuse)
+                with pytest.raises(MemoryTrouble, match="malformed; move the file away"):
+                    await everyone(memory)
+            assert asides(file) == []
+            assert content(f"{file}-wal") == log
+            with pytest.raises(MemoryTrouble, match="it is set aside"):
+                await everyone(memory)
 
     asyncio.run(story())
 

@@ -28,6 +28,18 @@ from turnout.engine.errors import ConfigurationError, MemoryTrouble
 from turnout.engine.memory import sqlite_schema as sql
 from turnout.engine.memory.ids import kept_id, kept_ids, kept_namespace, shown, shown_id
 from turnout.engine.memory.protocol import Change, Held, Page, Swept
+from turnout.engine.memory.sqlite_aside import (
+    DAMAGE,
+    HEADLESS,
+    START_ANEW,
+    Connection,
+    FileId,
+    code_of,
+    lost_its_head,
+    opening,
+    set_aside,
+    which,
+)
 from turnout.engine.memory.sqlite_rows import column_of, eviction_of, learnt_of, row_of
 from turnout.engine.memory.sqlite_sweep import EVER, Kept, Pass, after
 from turnout.engine.memory.stripped import Learnt, keys_of, learn
@@ -44,10 +56,9 @@ _Written = str | tuple[str]
 _CURSOR: Final = msgspec.json.Decoder(tuple[_Written, _Written])
 _ENCODE: Final = msgspec.json.Encoder().encode
 
-_START_ANEW: Final = "move the file away: what it remembers is lost, and a new one starts empty"
 _WHAT_TO_DO: Final = {
     sqlite3.SQLITE_BUSY: "another process holds its lock: try again, or end that process",
-    sqlite3.SQLITE_CORRUPT: _START_ANEW,
+    sqlite3.SQLITE_CORRUPT: START_ANEW,
     sqlite3.SQLITE_ERROR: "its tables are not those that Turnout makes: give another path",
     sqlite3.SQLITE_FULL: "make room: nothing needs to be restarted",
     sqlite3.SQLITE_NOTADB: "give another path, or move that file away",
@@ -63,6 +74,10 @@ class _Unusable(TurnoutError):
     def __init__(self, why: str, what_to_do: str) -> None:
         super().__init__(why)
         self.what_to_do = what_to_do
+
+
+class _Headless(_Unusable):
+    """It was emptied, and its log is there still."""
 
 
 # ValueError and OverflowError: text that is no Unicode, a number that is no SQLite integer
@@ -134,8 +149,9 @@ class SqliteMemory:
         }
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="turnout-memory")
         self._jobs: deque[_Job[Any]] = deque()
-        self._writing: sqlite3.Connection | None = None  # used on the worker only
-        self._reading: sqlite3.Connection | None = None  # opened on the worker, used on the loop only
+        self._writing: Connection | None = None  # used on the worker only
+        self._reading: Connection | None = None  # opened on the worker, used on the loop only
+        self._had: FileId | None = None  # the file that was opened last, used on the worker only
         self._newer = False  # whether the file is of a newer schema, as seen last
         self._closed = False
 
@@ -341,7 +357,7 @@ class SqliteMemory:
     def _refuse_damage(self, target: str, why: ValueError) -> None:
         """A row that is not understood is damaged, unless the file is of a newer schema."""
         if not self._newer:
-            raise _Unusable(f"a row of target {target!r} is damaged: {why}", _START_ANEW) from why
+            raise _Unusable(f"a row of target {target!r} is damaged: {why}", START_ANEW) from why
 
     # -- on the event loop
 
@@ -353,12 +369,11 @@ class SqliteMemory:
             try:
                 return reading.execute(statement, parameters).fetchall()
             except sqlite3.OperationalError as why:
-                if _code(why) != sqlite3.SQLITE_BUSY:
+                if code_of(why) != sqlite3.SQLITE_BUSY:
                     raise
                 return await self._on_worker(lambda: self._open().execute(statement, parameters).fetchall())
         except _TROUBLES as why:
-            await self._open_anew()
-            raise self._trouble(verb, why) from why
+            raise self._trouble(verb, why, await self._open_anew(why)) from why
 
     async def _ask(
         self,
@@ -372,8 +387,7 @@ class SqliteMemory:
             self._refuse_if_closed()
             return await self._on_worker(lambda: work(self._open(), *args, **named))
         except _TROUBLES as why:
-            await self._open_anew()
-            raise self._trouble(verb, why) from why
+            raise self._trouble(verb, why, await self._open_anew(why)) from why
 
     async def _write(self, verb: str, work: Callable[[sqlite3.Connection], T]) -> T:
         job = _Job(work)
@@ -384,22 +398,26 @@ class SqliteMemory:
             if job.error is not None:
                 raise job.error
         except _TROUBLES as why:
-            await self._open_anew()
-            raise self._trouble(verb, why) from why
+            raise self._trouble(verb, why, await self._open_anew(why)) from why
         return job.result
 
-    async def _opened(self) -> sqlite3.Connection:
+    async def _opened(self) -> Connection:
         while True:  # by the time the worker has opened it, it may have been let go of again
             self._refuse_if_closed()
             if self._reading is not None:
                 return self._reading
             await self._on_worker(self._open)
 
-    async def _open_anew(self) -> None:
-        """After trouble the next use opens the file again: it may have been replaced to mend it."""
-        if not self._closed:
-            self._reading, reading = None, self._reading
-            await self._on_worker(lambda: self._let_go(reading))
+    async def _open_anew(self, why: Exception) -> str | None:
+        """After trouble the next use opens the file again: it may have been replaced to mend it.
+
+        Returns:
+            What came of it if it was damaged.
+        """
+        if self._closed:
+            return None
+        self._reading, reading = None, self._reading
+        return await self._on_worker(lambda: self._see_to_it(reading, why))
 
     async def _on_worker(self, work: Callable[[], T]) -> T:
         # shielded: what was accepted is done, whether or not the caller stays for it
@@ -409,13 +427,15 @@ class SqliteMemory:
         if self._closed:
             raise _Unusable("it was closed", "open another memory on the same file")
 
-    def _trouble(self, verb: str, why: Exception) -> MemoryTrouble:
-        if isinstance(why, _Unusable):
+    def _trouble(self, verb: str, why: Exception, done: str | None = None) -> MemoryTrouble:
+        if done is not None:
+            what_to_do = done
+        elif isinstance(why, _Unusable):
             what_to_do = why.what_to_do
         elif isinstance(why, (ValueError, OverflowError)):
             what_to_do = "give text that is valid Unicode, and sizes below 2 ** 63"
         else:
-            what_to_do = _WHAT_TO_DO.get(_code(why), _SEE_TO_ACCESS)
+            what_to_do = _WHAT_TO_DO.get(code_of(why), _SEE_TO_ACCESS)
         return MemoryTrouble(f"memory {self._path}: could not {verb}: {why}; {what_to_do}")
 
     # -- on the worker
@@ -435,45 +455,55 @@ class SqliteMemory:
         except Exception as why:  # noqa: BLE001  # it is raised where each of the group is awaited
             for job in group:
                 job.error = why
-            self._let_go(None)
+            self._let_go(None, as_it_is=True)
 
-    def _open(self) -> sqlite3.Connection:
+    def _open(self) -> Connection:
         if self._writing is None:
-            self._create()
-            self._writing = self._connect(self._pragmas, _prepare)
+            with opening(self._path):
+                self._create()
+                self._writing = self._connect(self._pragmas, _prepare)
             self._newer = _version(self._writing) > sql.SCHEMA
         if self._reading is None:  # at once: no read shall find the worker waiting for a lock
+            # nobody sets aside what is open
             self._reading = self._connect({**self._pragmas, "busy_timeout": 0, "query_only": 1}, _version)
+            self._had = which(self._path)
         return self._writing
 
     def _create(self) -> None:
         """Make the file before SQLite does, for its owner only; -wal and -shm inherit that."""
         try:
             # O_EXCL: to open a file that exists and close it again would drop SQLite's locks on it
-            os.close(os.open(self._path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+            os.close(os.open(os.path.realpath(self._path), os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         except FileExistsError:
-            pass
+            if lost_its_head(self._path):
+                raise _Headless(HEADLESS, START_ANEW) from None
         except FileNotFoundError as why:
             raise _Unusable(f"there is no directory {self._path.parent}", "create it") from why
 
     def _connect(
         self, pragmas: dict[str, str | int], prepare: Callable[[sqlite3.Connection], object]
-    ) -> sqlite3.Connection:
-        connection = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
+    ) -> Connection:
+        connection = Connection(str(self._path), self._path, isolation_level=None, check_same_thread=False)
         try:
             for name, value in pragmas.items():
                 connection.execute(f"PRAGMA {name} = {value}")
             prepare(connection)
         except BaseException:
-            connection.close()
+            connection.close_as_it_is()
             raise
         return connection
 
-    def _let_go(self, reading: sqlite3.Connection | None) -> None:
+    def _see_to_it(self, reading: Connection | None, why: Exception) -> str | None:
+        self._let_go(reading, as_it_is=True)
+        if self._reading is None and (code_of(why) in DAMAGE or isinstance(why, _Headless)):
+            return set_aside(self._path, known=None if self._newer else self._had)
+        return None
+
+    def _let_go(self, reading: Connection | None, *, as_it_is: bool = False) -> None:
         """Close the connections, undoing what is not committed. The loop must not use `reading` any more."""
         for connection in (reading, self._writing):
             if connection is not None:
-                connection.close()
+                connection.close_as_it_is() if as_it_is else connection.close()
         self._writing = None
 
 
@@ -516,7 +546,7 @@ def _keep_a_log(connection: sqlite3.Connection) -> None:
             return
         except sqlite3.OperationalError as why:
             # the busy timeout does not cover two processes that switch a new file at once
-            if _code(why) != sqlite3.SQLITE_BUSY or time.monotonic() >= patience:
+            if code_of(why) != sqlite3.SQLITE_BUSY or time.monotonic() >= patience:
                 raise
             time.sleep(0.001)
 
@@ -547,9 +577,3 @@ def _version(connection: sqlite3.Connection) -> int:
 def _pragma(connection: sqlite3.Connection, name: str) -> int:
     value: int = connection.execute(f"PRAGMA {name}").fetchone()[0]
     return value
-
-
-def _code(why: Exception) -> int:
-    """SQLite's primary result code; 0 if the error is not SQLite's own."""
-    code: int = getattr(why, "sqlite_errorcode", 0)
-    return code & 0xFF
