@@ -518,9 +518,8 @@ def test_a_request_tells_of_its_connection_its_sending_and_its_reply(library: st
     assert told == [[CONNECTING, SENDING, SENT, ANSWERED], [SENDING, SENT, ANSWERED]]
 
 
-@pytest.mark.parametrize("library", LIBRARIES)
-def test_a_long_request_is_sent_only_when_all_of_it_has_gone_out(library: str) -> None:
-    told: list[str] = []
+def a_long_request(told: list[str]) -> tuple[Serve, Story]:
+    """A server that reads a request when it likes, and who asks it: not all is sent before that."""
     begun, go_on = asyncio.Event(), asyncio.Event()
 
     async def serve(line: Line) -> None:
@@ -540,7 +539,13 @@ def test_a_long_request_is_sent_only_when_all_of_it_has_gone_out(library: str) -
         go_on.set()
         assert await asking == (200, b"{}")
 
-    play(library, serve, story)
+    return serve, story
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_a_long_request_is_sent_only_when_all_of_it_has_gone_out(library: str) -> None:
+    told: list[str] = []
+    play(library, *a_long_request(told))
     assert told == [CONNECTING, SENDING, SENT, ANSWERED]
 
 
@@ -969,25 +974,7 @@ def test_a_long_request_over_tls_is_sent_only_when_all_of_it_has_gone_out(
     library: str, authority: trustme.CA, ca_file: str
 ) -> None:
     told: list[str] = []
-    begun, go_on = asyncio.Event(), asyncio.Event()
-
-    async def serve(line: Line) -> None:
-        await line.head()
-        begun.set()
-        await go_on.wait()
-        await line.reader.readexactly(32 * MEGABYTE)
-        line.send(OK)
-        await line.gone()
-
-    async def story(server: Server, carrier: httpx.AsyncBaseTransport) -> None:
-        asked = request(server, content=bytes(32 * MEGABYTE), extensions=trace(told))
-        asking = asyncio.create_task(read(carrier, asked))
-        await begun.wait()
-        await turns(2000)
-        assert told == [CONNECTING, SENDING]
-        go_on.set()
-        assert await asking == (200, b"{}")
-
+    serve, story = a_long_request(told)
     play_chosen(library, ca_file, story, serve, context=server_context(authority, "127.0.0.1"))
     assert told == [CONNECTING, SENDING, SENT, ANSWERED]
 

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from turnout.engine import capture, route, targets
 from turnout.engine.credentials import CREDENTIAL, in_url, named_like_a_credential, variable_mistake
-from turnout.engine.http import AIOHTTP
+from turnout.engine.http import is_usable
 from turnout.engine.memory import redis_url
 from turnout.engine.printable import named
 from turnout.engine.targets import FRAMING, HEADER, MAX_SECS, OURS, unsendable, usable
@@ -73,9 +73,7 @@ def no_aiohttp() -> str:
         found = version("aiohttp")
     except PackageNotFoundError:
         return "is not installed"
-    first, last = AIOHTTP
-    usable = first <= tuple(int(part) for part in found.split(".")[:2]) < last
-    return "" if usable else f"is there as {found}, which is too old or too new"
+    return "" if is_usable(found) else f"is there as {found}, which is too old or too new"
 
 
 def no_certificates(path: str) -> str:

@@ -100,6 +100,12 @@ class Transports:
             ) from None
 
 
+def is_usable(version: str) -> bool:
+    """Whether ours can stand on this version of aiohttp."""
+    first, last = AIOHTTP
+    return first <= tuple(int(part) for part in version.split(".")[:2]) < last
+
+
 def _over_aiohttp(*, needed: bool) -> type[AiohttpTransport] | None:
     try:
         import aiohttp
@@ -108,8 +114,7 @@ def _over_aiohttp(*, needed: bool) -> type[AiohttpTransport] | None:
     except ImportError:
         found = "is not installed"
     else:
-        first, last = AIOHTTP
-        if first <= tuple(int(part) for part in aiohttp.__version__.split(".")[:2]) < last:
+        if is_usable(aiohttp.__version__):
             return AiohttpTransport
         found = f"is there as {aiohttp.__version__}, which is not from 3.12 up to 4"
     if needed:

@@ -275,9 +275,10 @@ class Keeper:
             self._known.popitem(last=False)
 
     def _tell(self, changes: Sequence[Change]) -> None:
-        for change in changes if self._on_change is not None else ():
+        if self._on_change is None:
+            return
+        for change in changes:
             try:
-                assert self._on_change is not None  # noqa: S101
                 self._on_change(change)
             except Exception:
                 LOG.exception("on_change raised; the memory goes on")

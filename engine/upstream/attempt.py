@@ -8,7 +8,6 @@ never on the HTTP library's timers.
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
@@ -25,7 +24,7 @@ from turnout.engine.clock import Clock
 from turnout.engine.errors import TurnBroken, told
 from turnout.engine.http import Transports
 from turnout.engine.targets import Target
-from turnout.engine.upstream.bodies import Body, NotPackedAsSaid
+from turnout.engine.upstream.bodies import Body, NotPackedAsSaid, decoded_json
 from turnout.engine.upstream.bounds import Bounds
 from turnout.engine.upstream.sending import Outgoing, Way, url
 from turnout.engine.upstream.streaming import HttpStream
@@ -264,7 +263,7 @@ class _Asking:
         return self._reply(status, read[:ERROR_BODY])
 
     def _answer(self, body: bytes) -> dict[str, Any] | None:
-        decoded = _decoded(body)
+        decoded = decoded_json(body)
         found = wire.of(self._target.format).is_answer(decoded) and not carries_error(body)
         return decoded if found else None
 
@@ -316,13 +315,3 @@ def _brought_nothing(error: Exception) -> bool:
     a reply that was cut within its first line and headers from none.
     """
     return isinstance(error, httpx.NetworkError) or "without sending a response" in str(error)
-
-
-def _decoded(body: bytes) -> Any:
-    """The body's JSON, also with what some servers put into it against the standard: NaN, a BOM."""
-    for decode in (msgspec.json.decode, json.loads):
-        try:
-            return decode(body)
-        except (msgspec.DecodeError, ValueError, RecursionError):
-            continue
-    return None

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 import zlib
 from collections.abc import AsyncIterator, Iterator
-from typing import Final
+from typing import Any, Final
 
 import httpx
+import msgspec
 
 from turnout.engine.attempts import Progress
 from turnout.machines.vocabulary import TurnoutError
@@ -139,3 +141,13 @@ def _unpacker(encoding: str) -> _Unpacker | None:
         return _Unpacker()
     named = encoding if _A_NAME.fullmatch(encoding) else "a way"
     raise NotPackedAsSaid(f"it is packed in {named}, which was not asked for")
+
+
+def decoded_json(body: bytes | str) -> Any:
+    """A body's JSON, also with what some servers put into it against the standard: NaN, a BOM; else None."""
+    for decode in (msgspec.json.decode, json.loads):
+        try:
+            return decode(body)
+        except (msgspec.DecodeError, ValueError, RecursionError):
+            continue
+    return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
@@ -17,7 +16,7 @@ from turnout.engine.classify.verdict import Verdict
 from turnout.engine.clock import Clock
 from turnout.engine.sse import Block, EventTooLong, SseReader, StreamEvent
 from turnout.engine.targets import Target
-from turnout.engine.upstream.bodies import Body, NotPackedAsSaid
+from turnout.engine.upstream.bodies import Body, NotPackedAsSaid, decoded_json
 from turnout.engine.upstream.bounds import Bounds
 from turnout.engine.wire.sign import Sign
 
@@ -213,12 +212,5 @@ class HttpStream:
 
 
 def _decoded(data: str) -> Any:
-    """The JSON of an event's data; None where it is none."""
-    if data.lstrip()[:1] not in ("{", "["):
-        return None
-    for decode in (msgspec.json.decode, json.loads):
-        try:
-            return decode(data)
-        except (msgspec.DecodeError, ValueError, RecursionError):
-            continue
-    return None
+    """The JSON of an event's data; None where it is no object and no list."""
+    return decoded_json(data) if data.lstrip()[:1] in ("{", "[") else None
