@@ -3,10 +3,12 @@
     python benchmarks/memory.py [--sessions 1000,100000,1000000] [--check]
 
 For each store and number of sessions: one read of an identity that holds an eviction, one of a
-session that holds none, one recording, in microseconds (median, 99th of a hundred); recordings a
-second by 64 tasks at once; and what a session takes on disk and in this process's memory. SQLite
-and the dictionary at every number, Redis (where `redis-server` is installed) at those below a
-million. With `--check` the exit status is 1 if a figure is above its limit.
+session that holds none, one recording, and one read right after that (it finds SQLite's cache
+emptied), in microseconds (median, 99th of a hundred); recordings a second by 64 tasks at once; and
+what a session takes on disk and in this process's memory. Each number has a store of its own, and
+the calls that are timed go to them in turn, so that the noise of the machine is the same for all.
+SQLite and the dictionary at every number, Redis (where `redis-server` is installed) at those below
+a million. With `--check` the exit status is 1 if a figure is above its limit.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from statistics import median, quantiles
 from typing import Final, NamedTuple
@@ -33,8 +35,9 @@ from turnout.engine.memory.protocol import Memory
 from turnout.machines.vocabulary import ErrorKind, RoutingFallbackReason
 
 SESSIONS: Final = (1_000, 100_000, 1_000_000)
-CALLS: Final = 2_000
-"""Of each kind that are timed, each alone."""
+ROUNDS: Final = 20
+CALLS: Final = 200
+"""Reads of each kind that are timed in a round, each alone; a tenth as many recordings."""
 AT_ONCE: Final = 64
 MOST_IN_REDIS: Final = 100_000
 NOW: Final = time.time()
@@ -46,6 +49,7 @@ class Figures(NamedTuple):
     hit: tuple[float, float]
     miss: tuple[float, float]
     record: tuple[float, float]
+    after: tuple[float, float]
     a_second: float
     disk: float
     """Bytes a session."""
@@ -77,9 +81,9 @@ def who(number: int) -> Identity:
     return Identity("", f"session-{number:012d}")
 
 
-async def fill(memory: Memory, first: int, last: int, what: str) -> float:
+async def fill(memory: Memory, sessions: int, what: str) -> float:
     """Recordings a second."""
-    numbers = iter(range(first, last))
+    numbers = iter(range(sessions))
     told = time.perf_counter()
 
     async def some() -> None:
@@ -88,20 +92,25 @@ async def fill(memory: Memory, first: int, last: int, what: str) -> float:
             await memory.record(who(number), eviction(number))
             if time.perf_counter() - told > 0.5:
                 told = time.perf_counter()
-                print(f"\r{what}: {number:,} of {last:,} sessions ", end="", file=sys.stderr, flush=True)
+                print(f"\r{what}: {number:,} of {sessions:,} sessions ", end="", file=sys.stderr, flush=True)
 
     began = time.perf_counter()
     await asyncio.gather(*(some() for _ in range(AT_ONCE)))
     print("\r" + " " * 60 + "\r", end="", file=sys.stderr)
-    return (last - first) / (time.perf_counter() - began)
+    return sessions / (time.perf_counter() - began)
 
 
-async def timed(call: Callable[[int], Awaitable[object]], numbers: list[int]) -> tuple[float, float]:
+async def timed(call: Callable[[int], Awaitable[object]], numbers: list[int]) -> list[float]:
+    """Microseconds of each call."""
     taken = []
     for number in numbers:
         began = time.perf_counter_ns()
         await call(number)
         taken.append((time.perf_counter_ns() - began) / 1000)
+    return taken
+
+
+def summary(taken: list[float]) -> tuple[float, float]:
     return median(taken), quantiles(taken, n=100)[98]
 
 
@@ -117,19 +126,47 @@ def size(path: Path) -> int:
     return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
 
 
-async def measured(name: str, memory: Memory, folder: Path, before: int, sessions: int) -> Figures:
-    """The figures of a store that has so many sessions, and is given the rest."""
-    chance = random.Random(1)
-    rate = await fill(memory, before, sessions, name)
-    known = [chance.randrange(sessions) for _ in range(CALLS)]
-    unknown = [chance.randrange(10**10, 10**11) for _ in range(CALLS)]
+def warm(path: Path) -> None:
+    """Have the system keep the files in its memory, as those in use are."""
+    for file in path.rglob("*"):
+        if file.is_file():
+            with file.open("rb") as opened:
+                while opened.read(1 << 20):
+                    pass
 
-    def read(number: int) -> Awaitable[object]:
-        return memory.read(who(number), now=NOW)
 
-    hit, miss = await timed(read, known), await timed(read, unknown)
-    record = await timed(lambda number: memory.record(who(number), eviction(number)), unknown[:500])
-    return Figures(hit, miss, record, rate, size(folder) / sessions, 0.0)
+class Filled:
+    """A store with so many sessions, and what calls to it took."""
+
+    def __init__(self, memory: Memory, sessions: int) -> None:
+        self._memory = memory
+        self._sessions = sessions
+        self._chance = random.Random(1)
+        self.hits: list[float] = []
+        self.misses: list[float] = []
+        self.records: list[float] = []
+        self.afters: list[float] = []
+
+    def _known(self) -> int:
+        return self._chance.randrange(self._sessions)
+
+    def _unknown(self) -> int:
+        return self._chance.randrange(10**10, 10**11)
+
+    async def read(self) -> None:
+        self.hits += await timed(self._read, [self._known() for _ in range(CALLS)])
+        self.misses += await timed(self._read, [self._unknown() for _ in range(CALLS)])
+
+    async def write(self) -> None:
+        for _ in range(CALLS // 10):
+            self.records += await timed(self._record, [self._unknown()])
+            self.afters += await timed(self._read, [self._known()])
+
+    def _read(self, number: int) -> Awaitable[object]:
+        return self._memory.read(who(number), now=NOW)
+
+    def _record(self, number: int) -> Awaitable[object]:
+        return self._memory.record(who(number), eviction(number))
 
 
 @asynccontextmanager
@@ -172,24 +209,40 @@ Opened = Callable[[Path], AbstractAsyncContextManager[Memory]]
 
 
 async def of_store(name: str, opened: Opened, sessions: list[int]) -> dict[int, Figures]:
-    """Its figures by the number of sessions, on one store that grows."""
-    found: dict[int, Figures] = {}
-    with tempfile.TemporaryDirectory() as folder:
-        async with opened(Path(folder)) as memory:
-            before = 0
+    """Its figures by the number of sessions."""
+    filled: dict[int, Filled] = {}
+    kept: dict[int, tuple[float, float, float]] = {}
+    async with AsyncExitStack() as stack:
+        folders = [Path(stack.enter_context(tempfile.TemporaryDirectory())) for _ in sessions]
+        for number, folder in zip(sessions, folders, strict=True):
             gc.collect()
             empty = resident()
-            for number in sessions:
-                figures = await measured(name, memory, Path(folder), before, number)
-                gc.collect()
-                found[number] = figures._replace(resident=max(resident() - empty, 0) / number)
-                before = number
-                print(line(name, number, found[number]), flush=True)
-    return found
+            memory = await stack.enter_async_context(opened(folder))
+            rate = await fill(memory, number, name)
+            gc.collect()
+            kept[number] = rate, size(folder) / number, max(resident() - empty, 0) / number
+            filled[number] = Filled(memory, number)
+        for folder in folders:
+            warm(folder)
+        for _ in range(ROUNDS):
+            for store in filled.values():
+                await store.read()
+        for _ in range(ROUNDS):
+            for store in filled.values():
+                await store.write()
+    figures = {
+        number: Figures(
+            *(summary(of.hits), summary(of.misses), summary(of.records), summary(of.afters)), *kept[number]
+        )
+        for number, of in filled.items()
+    }
+    for number in sessions:
+        print(line(name, number, figures[number]), flush=True)
+    return figures
 
 
 def line(name: str, sessions: int, figures: Figures) -> str:
-    latencies = "".join(f"{m:8.1f}{p:9.1f}" for m, p in (figures.hit, figures.miss, figures.record))
+    latencies = "".join(f"{m:9.1f}{p:8.1f}" for m, p in figures[:4])
     kept = f"{figures.disk:8.0f}{figures.resident:8.0f}"
     return f"{name:10}{sessions:>10,}{latencies}{figures.a_second:10,.0f}{kept}"
 
@@ -207,8 +260,10 @@ def main(arguments: list[str]) -> int:
         stores["redis"] = redis
     else:
         print("redis-server is not installed: Redis is left out")
-    print(" " * 20 + "  read a hit us   a miss us        record us     a second  disk B   RSS B")
-    print(f"{'':20}" + "  median      p99" * 3)
+    print(
+        " " * 20 + "     read a hit           a miss           record    a hit after  a second disk B  RSS B"
+    )
+    print(" " * 20 + "   median    p99" * 4)
     found = {}
     for name, opened in stores.items():
         chosen = [number for number in sessions if name != "redis" or number <= MOST_IN_REDIS]

@@ -108,6 +108,8 @@ class _Space:
 
     def standing(self, holder: _Holder) -> list[Eviction]:
         """The evictions that no new epoch of their target has overtaken."""
+        if not self.epochs:  # then none has
+            return [row.eviction for row in holder.rows.values()]
         return [row.eviction for row in holder.rows.values() if row.epoch == self.epoch(row.eviction)]
 
 
