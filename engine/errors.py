@@ -12,6 +12,7 @@
     │   └── UnknownRoute
     ├── ConfigurationError      a target, ladder, policy or deployment file that cannot be used
     ├── MemoryTrouble           a memory could not be read or written
+    │   └── MemoryRefusal       it is well, and one thing cannot be kept in it or read from it
     ├── RouterMisused           a router that is closed, of another loop, or of another process
     ├── ScenarioError           a scenario file that cannot be used
     ├── ReplyError              a line that should keep a failed reply and cannot be used (`replies.py`)
@@ -124,6 +125,14 @@ class ConfigurationError(TurnoutError):
 
 class MemoryTrouble(TurnoutError):
     """A memory could not be read or written: which one, at what, and why."""
+
+
+class MemoryRefusal(MemoryTrouble):
+    """One thing that a memory cannot keep, or one damaged entry that it cannot read.
+
+    Asking again cannot help, and nothing else in the memory is affected: a router does not try again, and
+    holds nothing up for it.
+    """
 
 
 class RouterMisused(TurnoutError):

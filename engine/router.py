@@ -315,8 +315,9 @@ class Router:
         with self._life.turn():
             fingerprints = self._fingerprints(target)
             if session is None:
+                now = self._clock.now()
                 for fingerprint in fingerprints:
-                    await self._keeper.do(Restore(self._namespace, target, fingerprint))
+                    await self._keeper.do(Restore(self._namespace, target, fingerprint, now))
                 return ()
             identity = shown(Identity(self._namespace, as_id(session), as_id(agent)))
             now = self._clock.now()

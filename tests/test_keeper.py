@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from memories import LARGE, NOW, SMALL, WHO, overflow, refusal
 
-from turnout import InMemory, MemoryTrouble, Router, TurnFailed
+from turnout import InMemory, MemoryHealth, MemoryRefusal, MemoryTrouble, Router, TurnFailed
 from turnout.engine.clock import VirtualClock
 from turnout.engine.context import EMPTY, Eviction, Identity, SessionContext
 from turnout.engine.memory import keeper as keeping
@@ -23,6 +23,8 @@ from turnout.engine.memory.protocol import Change, Swept
 from turnout.engine.testing import ok
 from turnout.engine.testing import refusal as refused
 
+OTHER = Identity("", "s2")
+
 
 class Away(InMemory):
     """A memory that can be away: it fails at once, or it does not answer."""
@@ -31,6 +33,7 @@ class Away(InMemory):
         super().__init__(**options)
         self.away = False
         self.silent = False
+        self.damaged: Identity | None = None
         self.answers_after = 0.0
         """Seconds from what is read to the answer."""
         self.asked = 0
@@ -44,27 +47,31 @@ class Away(InMemory):
 
     async def read(self, identity: Identity, *, now: float) -> SessionContext:
         await self._answer()
+        if identity == self.damaged:
+            raise MemoryRefusal("memory: could not read: a row is damaged")
         context = await super().read(identity, now=now)
         await asyncio.sleep(self.answers_after)
         return context
 
-    async def record(self, identity: Identity, eviction: Eviction) -> None:
+    async def record(self, identity: Identity, eviction: Eviction) -> tuple[Change, ...]:
         await self._answer()
         if eviction.size == 2**70:
             raise OverflowError("too large to keep")
-        await super().record(identity, eviction)
+        return await super().record(identity, eviction)
 
     async def remove(self, *args: Any, **named: Any) -> tuple[Change, ...]:
         await self._answer()
+        if args[0] == self.damaged:
+            raise MemoryRefusal("memory: could not remove: a row is damaged")
         return await super().remove(*args, **named)
 
     async def forget(self, *args: Any, **named: Any) -> tuple[Change, ...]:
         await self._answer()
         return await super().forget(*args, **named)
 
-    async def restore_everywhere(self, *args: Any) -> None:
+    async def restore_everywhere(self, *args: Any, **named: Any) -> None:
         await self._answer()
-        await super().restore_everywhere(*args)
+        await super().restore_everywhere(*args, **named)
 
     def really(self, identity: Identity = WHO) -> SessionContext:
         """What the store holds, away or not."""
@@ -217,6 +224,7 @@ def test_the_queue_is_bounded_and_says_what_it_lost(monkeypatch: pytest.MonkeyPa
 def test_what_no_store_can_hold_is_dropped_and_holds_up_nothing() -> None:
     async def story(keeper: Keeper, memory: Away, clock: VirtualClock) -> None:
         await vainly(keeper, Record(WHO, overflow(2**70)))
+        assert keeper.health == MemoryHealth("well", NOW, 0, 1)
         await keeper.do(Record(WHO, refusal("image")))
         memory.away = True
         await vainly(keeper, Record(WHO, overflow(2**70, target=LARGE)), Record(WHO, refusal("audio")))
@@ -227,6 +235,42 @@ def test_what_no_store_can_hold_is_dropped_and_holds_up_nothing() -> None:
     memory, _ = told(story)
     (eviction,) = memory.really().evictions
     assert eviction.refused == {("image",), ("audio",)}
+
+
+def test_one_damaged_entry_is_no_trouble_of_the_whole_store() -> None:
+    """Each turn of that session hears of it, and no other one."""
+
+    async def story(keeper: Keeper, memory: Away, clock: VirtualClock) -> None:
+        memory.damaged = WHO
+        with pytest.raises(MemoryRefusal, match="a row is damaged"):
+            await keeper.read(WHO)
+        assert keeper.health.state == "well"
+        memory.away = True
+        await vainly(keeper, Remove(WHO, [overflow(9000)], NOW, "served"), Record(OTHER, overflow(9000)))
+        memory.away = False
+        await clock.sleep(10)
+        assert keeper.health == MemoryHealth("well", NOW + 0.25, 0, 1)
+        assert await keeper.read(OTHER)
+
+    told(story)
+
+
+def test_a_restoration_for_all_that_is_done_late_leaves_what_others_have_recorded_since() -> None:
+    async def story(keeper: Keeper, memory: Away, clock: VirtualClock) -> None:
+        await keeper.do(Record(WHO, overflow(9000)))
+        memory.away = True
+        await clock.sleep(1)
+        await vainly(keeper, Restore("", SMALL, "f1", clock.now()))
+        assert not keeper.known(WHO)
+        await clock.sleep(1)
+        late = overflow(8000, turn="t2", at=clock.now())
+        await InMemory.record(memory, OTHER, late)  # another process, which reaches it
+        memory.away = False
+        await clock.sleep(10)
+        assert await keeper.read(WHO) == EMPTY
+        assert (await keeper.read(OTHER)).evictions == (late,)
+
+    told(story)
 
 
 def test_a_caller_who_leaves_while_an_eviction_is_written_takes_nothing_along() -> None:
@@ -283,6 +327,29 @@ def test_sweeps_go_on_beside_the_turns_and_what_they_remove_is_told() -> None:
     clock.run(tale())
     assert steps == [0, 0, 100, 100]
     assert [change.why for change in changes] == ["expired"]
+
+
+def test_the_step_that_a_sweep_is_at_when_the_router_closes_is_told() -> None:
+    class Slow(InMemory):
+        async def sweep(self, namespace: str, *, now: float, most: int = 1000) -> Swept:
+            await asyncio.sleep(takes)
+            return Swept((Change(now, WHO, overflow(9000), "expired"),), more=True)
+
+    changes: list[Change] = []
+    clock = VirtualClock(NOW)
+
+    async def tale() -> None:
+        keeper = Keeper(Slow(), clock, timeout_ms=100, on_change=changes.append)
+        await keeper.read(WHO)
+        await asyncio.sleep(0)  # it begins
+        await keeper.close()
+
+    takes = 0.05
+    clock.run(tale())
+    assert len(changes) == 1
+    takes = 3600  # nobody waits for it longer than for anything else
+    clock.run(tale())
+    assert (len(changes), clock.monotonic()) == (1, pytest.approx(0.15))
 
 
 # -- the same, seen from a router
@@ -354,7 +421,7 @@ def happenings(draw: st.DrawFn) -> list[tuple[str, Any]]:
         elif kind == "forget":
             said.append((kind, Forget("", who.session, draw(st.sampled_from([None, who.agent])), at)))
         elif kind == "restore":
-            said.append((kind, Restore("", target, "f1")))
+            said.append((kind, Restore("", target, "f1", at)))
         else:
             said.append((kind, None))
     return said

@@ -136,7 +136,7 @@ def test_all_keys_of_a_namespace_are_in_one_slot_and_each_namespace_has_its_own(
             for namespace in ("", "acme", "{a}", "}{", "é", "x" * 65, "\ud83d", "h:acme"):
                 redis_server.ask("FLUSHALL")
                 await memory.record(Identity(namespace, "{b}", "}c{"), overflow(9000))
-                await memory.restore_everywhere(namespace, SMALL, "f1")
+                await memory.restore_everywhere(namespace, SMALL, "f1", now=NOW)
                 await strip(memory, "effort", namespace=namespace)
                 assert len(keys_in(redis_server)) == 6
                 slots.append({key_slot(key) for key in redis_server.ask("KEYS", "*")})
@@ -224,7 +224,7 @@ def test_a_stored_eviction_says_under_which_machine_and_at_which_epoch_it_was_re
 ) -> None:
     async def story() -> None:
         async with memory_at(redis_server.url) as memory:
-            await memory.restore_everywhere("", SMALL, "f1")
+            await memory.restore_everywhere("", SMALL, "f1", now=NOW)
             await memory.record(WHO, overflow(9000))
         value = redis_server.ask("HGET", IDENTITY, OVERFLOW).decode()
         assert value.startswith("1 1 {")
@@ -297,7 +297,7 @@ def test_nothing_is_left_of_what_was_forgotten_or_swept_but_the_epochs(redis_ser
             many = [Identity("", f"s{n}", agent) for n in range(30) for agent in ("", "a", "b" * 200)]
             for who in many:
                 await memory.record(who, overflow(9000))
-            await memory.restore_everywhere("", LARGE, "f1")
+            await memory.restore_everywhere("", LARGE, "f1", now=NOW)
             for n in range(15):
                 assert len(await memory.forget("", f"s{n}", now=NOW)) == 3
             assert len(await sweep(memory, now=NOW + 100, most=7)) == 45
@@ -370,7 +370,7 @@ def test_what_was_recorded_survives_the_death_of_redis_and_no_restart_is_needed(
     async def story(server: RedisServer) -> None:
         async with memory_at(server.url) as memory:
             await asyncio.gather(*[memory.record(who, overflow(9000)) for who in sessions(200)])
-            await memory.restore_everywhere("", LARGE, "f1")
+            await memory.restore_everywhere("", LARGE, "f1", now=NOW)
             await strip(memory, "effort")
             server.kill()
             assert "see that it runs" in await trouble_of(memory.read(WHO, now=NOW))
@@ -496,7 +496,7 @@ def test_a_replica_is_read_and_refuses_what_writes(redis_server: RedisServer) ->
     "damage",
     ["", "rubbish", "1 0 ", "1 0 {", "1 0 {}", '1 x {"reason":"no"}', b"\xff\0", "1 0 " + "[" * 5000],
 )
-def test_a_damaged_eviction_is_told_by_its_place_and_goes_when_its_session_is_forgotten(
+def test_a_damaged_eviction_is_told_by_its_place_and_goes_with_what_is_recorded_there_or_its_session(
     redis_server: RedisServer, damage: str | bytes
 ) -> None:
     async def story() -> None:
@@ -507,9 +507,11 @@ def test_a_damaged_eviction_is_told_by_its_place_and_goes_when_its_session_is_fo
             for doing in (memory.read(WHO, now=NOW), memory.held("", now=NOW)):
                 told = await trouble_of(doing)
                 assert f"{OVERFLOW} of {IDENTITY} is damaged: " in told
-                assert "or forget the session" in told
-            if damage:  # what is empty is put right
-                assert "is damaged" in await trouble_of(memory.record(WHO, overflow(8000)))
+                assert "or with its session: forget that" in told
+            assert await memory.remove(WHO, [overflow(9000)], now=NOW, why="served") == ()
+            await memory.record(WHO, overflow(8000))
+            assert set(await evictions_of(memory)) == {overflow(8000), refusal("image")}
+            redis_server.ask("HSET", IDENTITY, OVERFLOW, damage)
             (change,) = await memory.forget("", "s1", now=NOW)
             assert change.eviction == refusal("image")
             assert await memory.read(WHO, now=NOW) == EMPTY
@@ -544,12 +546,15 @@ def test_a_damaged_last_use_is_told_and_mended_by_the_next_recording(
     asyncio.run(story())
 
 
-def test_a_damaged_list_of_refused_keys_is_told(redis_server: RedisServer) -> None:
+def test_a_damaged_list_of_refused_keys_is_told_and_goes_with_what_is_learnt(
+    redis_server: RedisServer,
+) -> None:
     async def story() -> None:
         async with memory_at(redis_server.url) as memory:
             redis_server.ask("SET", 'turnout:{n:}:l:["small","f1"]', "{")
-            for doing in (stripped(memory), strip(memory, "effort")):
-                assert 'turnout:{n:}:l:["small","f1"] is damaged' in await trouble_of(doing)
+            assert 'turnout:{n:}:l:["small","f1"] is damaged' in await trouble_of(stripped(memory))
+            await strip(memory, "effort")
+            assert await stripped(memory) == {"effort"}
 
     asyncio.run(story())
 
@@ -616,7 +621,7 @@ def test_full_durability_waits_for_the_disk_where_redis_can_say_when(reply: byte
 
     def answer(command: list[bytes]) -> bytes | None:
         asked.append(command[0])
-        return {b"EVALSHA": b"$-1\r\n", b"WAITAOF": reply}.get(command[0])
+        return {b"EVALSHA": b"*0\r\n", b"WAITAOF": reply}.get(command[0])
 
     async def story() -> None:
         async with pretender(answer) as url, memory_at(url, durability="full") as memory:

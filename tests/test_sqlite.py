@@ -22,7 +22,7 @@ from memories import LARGE, NOW, SMALL, WHO, everyone, overflow, refusal, strip,
 
 from turnout.engine.clock import VirtualClock
 from turnout.engine.context import EMPTY, Eviction, Identity
-from turnout.engine.errors import ConfigurationError, MemoryTrouble
+from turnout.engine.errors import ConfigurationError, MemoryRefusal, MemoryTrouble
 from turnout.engine.memory.protocol import Memory
 from turnout.engine.memory.sqlite import SqliteMemory
 from turnout.engine.memory.sqlite_schema import APPLICATION_ID, SCHEMA
@@ -45,7 +45,7 @@ def test_use_by_an_identity_that_holds_nothing_any_more_is_not_written(file: Pat
     async def story() -> None:
         async with using(SqliteMemory(file)) as memory:
             await memory.record(WHO, overflow(9000))
-            await memory.restore_everywhere("", SMALL, "f1")
+            await memory.restore_everywhere("", SMALL, "f1", now=NOW)
             before = rows(file)
             await memory.touch(WHO, now=NOW + 7200)
             assert rows(file) == before
@@ -60,11 +60,11 @@ def test_a_file_is_opened_again_with_everything_in_it(file: Path) -> None:
     async def story() -> None:
         async with using(SqliteMemory(file)) as memory:
             await memory.record(WHO, overflow(9000))
-            await memory.restore_everywhere("", LARGE, "f1")
+            await memory.restore_everywhere("", LARGE, "f1", now=NOW)
             await memory.record(WHO, refusal("image", target=LARGE))
         async with using(SqliteMemory(str(file))) as memory:
             assert len((await memory.read(WHO, now=NOW)).evictions) == 2
-            await memory.restore_everywhere("", LARGE, "f1")
+            await memory.restore_everywhere("", LARGE, "f1", now=NOW)
             assert (await memory.read(WHO, now=NOW)).evictions == (overflow(9000),)
 
     asyncio.run(story())
@@ -319,7 +319,7 @@ def test_a_file_of_long_ids_is_no_larger_than_one_of_ids_of_128_bytes(tmp_path: 
 
 FIXTURES = Path(__file__).parent / "fixtures"
 FIRST_MACHINE = "8632818e3987cd0b"
-"""The standing machine's digest in the first of them."""
+"""The standing machine's digest in them."""
 
 
 def older(file: Path, version: int) -> None:
@@ -334,8 +334,9 @@ def test_there_is_a_file_of_every_older_schema() -> None:
     }
 
 
-def test_a_file_of_schema_1_loads_with_everything_in_it(file: Path) -> None:
-    older(file, 1)
+@pytest.mark.parametrize("version", range(1, SCHEMA))
+def test_a_file_of_an_older_schema_loads_with_everything_in_it(file: Path, version: int) -> None:
+    older(file, version)
     long = Identity("acme", "x" * 200, "y" * 129)
     expected = {
         WHO: {overflow(9000).merge(overflow(7000, turn="t2", at=NOW + 1)), refusal("image", "tools")},
@@ -359,6 +360,8 @@ def test_a_file_of_schema_1_loads_with_everything_in_it(file: Path) -> None:
             held = [await everyone(memory, namespace) for namespace in ("", "acme", "z" * 129)]
             assert [len(some) for some in held] == [2, 4, 1]
             assert len(await memory.forget("acme", long.session, now=NOW + 1)) == 1
+            await memory.restore_everywhere("acme", SMALL, "f1", now=NOW)
+            assert await everyone(memory, "acme") == []
         with closing(sqlite3.connect(file)) as other:
             assert other.execute("PRAGMA user_version").fetchone() == (SCHEMA,)
 
@@ -426,7 +429,8 @@ def test_a_damaged_row_is_trouble_to_who_lists_it_and_goes_when_it_has_expired(f
             await memory.record(WHO, overflow(9000))
             await memory.record(WHO, refusal("image", target=LARGE))
             change(file, "UPDATE eviction SET first = '{' WHERE target = 'small'")
-            with pytest.raises(MemoryTrouble, match="could not list: a row of target 'small' is damaged"):
+            told = "could not list: a row of target 'small' in session 's1' is damaged"
+            with pytest.raises(MemoryRefusal, match=told):
                 await everyone(memory)
             (told,) = await sweep(memory, now=NOW + 100)
             assert told.eviction == refusal("image", target=LARGE)
@@ -613,7 +617,7 @@ def test_of_writes_that_share_a_commit_one_that_fails_takes_no_other_with_it(fil
             spoil(file, "SELECT RAISE(ABORT, 'spoilt')")
             three = (refusal("image"), refusal("image", target=LARGE), refusal("audio", turn="t2"))
             told = await asyncio.gather(*[memory.record(WHO, e) for e in three], return_exceptions=True)
-            assert [type(result) for result in told] == [type(None), MemoryTrouble, type(None)]
+            assert [type(result) for result in told] == [tuple, MemoryTrouble, tuple]
             assert {e.target for e in (await memory.read(WHO, now=NOW)).evictions} == {SMALL}
 
     asyncio.run(story())
@@ -1174,12 +1178,46 @@ def test_tables_that_are_gone_are_trouble_until_they_are_back(file: Path) -> Non
     asyncio.run(story())
 
 
-def test_a_damaged_row_is_trouble_that_names_its_target(file: Path) -> None:
+BROKEN = [
+    pytest.param("'{'", "a row of target 'small' in session 's1' is damaged: ", id="no JSON"),
+    pytest.param("CAST(X'7B80FF' AS TEXT)", "a row .*is damaged: ", id="no text"),
+]
+
+
+@pytest.mark.parametrize(("first", "told"), BROKEN)
+def test_a_damaged_row_is_told_and_goes_with_what_is_recorded_in_its_place(
+    file: Path, first: str, told: str
+) -> None:
     async def story() -> None:
-        async with using(SqliteMemory(file)) as memory:
+        async with using(SqliteMemory(file, ttl_secs=100.0)) as memory:
             await memory.record(WHO, overflow(9000))
-            change(file, "UPDATE eviction SET first = '{'")
-            await both_ways(memory, "a row of target 'small' is damaged: .*; move the file away")
+            await memory.record(WHO, refusal("image"))
+            change(file, f"UPDATE eviction SET first = {first} WHERE reason = 'context_window'")
+            for doing in (memory.read(WHO, now=NOW), memory.held("", now=NOW)):
+                with pytest.raises(
+                    MemoryRefusal, match=f"{told}.*; it goes with what is recorded in its"
+                ) as why:
+                    await doing
+                assert "{" not in str(why.value).partition("could not")[2].partition(";")[0]
+            assert len(await memory.remove(WHO, [refusal("image")], now=NOW, why="served")) == 1
+            await memory.record(WHO, refusal("audio"))
+            await memory.record(WHO, overflow(8000))
+            assert set((await memory.read(WHO, now=NOW)).evictions) == {overflow(8000), refusal("audio")}
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(("first", "told"), BROKEN)
+def test_a_damaged_row_goes_with_its_session(file: Path, first: str, told: str) -> None:
+    async def story() -> None:
+        async with using(SqliteMemory(file, ttl_secs=100.0)) as memory:
+            for session in ("s1", "s2", "s3"):
+                await memory.record(Identity("", session), overflow(9000))
+            change(file, f"UPDATE eviction SET first = {first} WHERE session <> 's3'")
+            assert await memory.forget("", "s1", now=NOW) == ()
+            assert [held.identity.session for held in (await memory.held("", "s1", now=NOW)).held] == []
+            assert [change.identity.session for change in await sweep(memory, now=NOW + 100)] == ["s3"]
+            assert rows(file) == []
 
     asyncio.run(story())
 
@@ -1193,7 +1231,7 @@ DAMAGED = [
 
 
 @pytest.mark.parametrize("damaged", DAMAGED)
-def test_damaged_refused_keys_are_trouble_that_names_their_target_and_no_others(
+def test_damaged_refused_keys_are_told_and_go_with_what_is_learnt_in_their_place(
     file: Path, damaged: str
 ) -> None:
     async def story() -> None:
@@ -1201,14 +1239,12 @@ def test_damaged_refused_keys_are_trouble_that_names_their_target_and_no_others(
             await strip(memory, "effort")
             await strip(memory, "effort", target=LARGE)
             change(file, f"UPDATE target SET stripped = '{damaged}' WHERE target = 'small'")
-            before = rows(file)
-            told = "a row of target 'small' is damaged: .*; move the file away"
-            with pytest.raises(MemoryTrouble, match=f"could not read what was stripped: {told}"):
+            told = "a row of target 'small' is damaged: .*; it goes with what is recorded in its place"
+            with pytest.raises(MemoryRefusal, match=f"could not read what was stripped: {told}"):
                 await stripped(memory)
-            with pytest.raises(MemoryTrouble, match=f"could not keep what was stripped: {told}"):
-                await strip(memory, "verbosity")
-            assert rows(file) == before
             assert await stripped(memory, target=LARGE) == {"effort"}
+            await strip(memory, "verbosity")
+            assert await stripped(memory) == {"verbosity"}
             await memory.record(WHO, overflow(9000))
             assert await memory.read(WHO, now=NOW)
 
@@ -1244,7 +1280,7 @@ def test_rows_of_a_newer_schema_are_honoured_and_never_rewritten(file: Path) -> 
             with pytest.raises(
                 MemoryTrouble, match=f"could not restore everywhere: it is of schema {SCHEMA + 1}"
             ):
-                await memory.restore_everywhere("", SMALL, "f1")
+                await memory.restore_everywhere("", SMALL, "f1", now=NOW)
             assert rows(file) == before
         with closing(sqlite3.connect(file)) as other:
             assert other.execute("PRAGMA user_version").fetchone() == (SCHEMA + 1,)
@@ -1298,7 +1334,7 @@ def test_refused_keys_of_a_newer_schema_are_honoured_added_to_and_never_rewritte
     async def story() -> None:
         async with using(SqliteMemory(file, ttl_secs=100.0)) as memory:
             await strip(memory, "effort")
-            await memory.restore_everywhere("", LARGE, "f1")
+            await memory.restore_everywhere("", LARGE, "f1", now=NOW)
             change(file, *NEWER, "ALTER TABLE target ADD COLUMN mood TEXT")
             before = rows(file)
             # seen by a process that had the file open before

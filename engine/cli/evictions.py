@@ -192,7 +192,7 @@ def restore_all(store: _Store, target: str) -> None:
 
     async def bring_back(memory: Memory) -> None:
         for fingerprint in fingerprints:
-            await memory.restore_everywhere(store.settings.namespace, target, fingerprint)
+            await memory.restore_everywhere(store.settings.namespace, target, fingerprint, now=time.time())
 
     store.use(bring_back)
     click.echo(f"{printable(target)} is eligible again for every session")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict, deque
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
 from turnout.engine.context import EMPTY, Eviction, Identity, Key, SessionContext
-from turnout.engine.errors import MemoryTrouble
+from turnout.engine.errors import MemoryRefusal
 from turnout.engine.memory.ids import kept_id, shown, shown_id
 from turnout.engine.memory.protocol import Change, Held, Page, Swept
 from turnout.engine.memory.stripped import Learnt, keys_of, learn
@@ -23,6 +24,19 @@ class _Row(NamedTuple):
 
     eviction: Eviction
     epoch: int
+
+
+class _Epoch(NamedTuple):
+    """How often a target was restored everywhere, and when for the last time."""
+
+    number: int = 0
+    since: float = -math.inf
+
+    def overtakes(self, row: _Row) -> bool:
+        return row.epoch != self.number and row.eviction.latest_at <= self.since
+
+
+_FIRST: Final = _Epoch()
 
 
 class _Holder:
@@ -84,7 +98,7 @@ class _Space:
     def __init__(self) -> None:
         self.sessions: dict[Kept, dict[Kept, _Holder]] = {}
         self.roll = _Roll()
-        self.epochs: dict[tuple[str, str], int] = {}
+        self.epochs: dict[tuple[str, str], _Epoch] = {}
         self.learnt: OrderedDict[tuple[str, str], Learnt] = OrderedDict()
         self.sweep: _Pass | None = None
 
@@ -103,14 +117,14 @@ class _Space:
         if not agents:
             del self.sessions[holder.session]
 
-    def epoch(self, eviction: Eviction) -> int:
-        return self.epochs.get((eviction.target, eviction.fingerprint), 0)
+    def epoch(self, eviction: Eviction) -> _Epoch:
+        return self.epochs.get((eviction.target, eviction.fingerprint), _FIRST)
 
     def standing(self, holder: _Holder) -> list[Eviction]:
         """The evictions that no new epoch of their target has overtaken."""
         if not self.epochs:  # then none has
             return [row.eviction for row in holder.rows.values()]
-        return [row.eviction for row in holder.rows.values() if row.epoch == self.epoch(row.eviction)]
+        return [row.eviction for row in holder.rows.values() if not self.epoch(row.eviction).overtakes(row)]
 
 
 class InMemory:
@@ -135,19 +149,22 @@ class InMemory:
         space, holder = found
         return SessionContext(space.standing(holder))
 
-    async def record(self, identity: Identity, eviction: Eviction) -> None:
-        space = self._space(identity.namespace)
+    async def record(self, identity: Identity, eviction: Eviction) -> tuple[Change, ...]:
+        space, now = self._space(identity.namespace), eviction.latest_at
         holder = space.holder(identity)
-        if holder is not None and self._expired(holder, eviction.latest_at):
+        expired: list[Change] = []
+        if holder is not None and self._expired(holder, now):
+            expired = self._changes(identity.namespace, holder, space.standing(holder), now, "expired")
             space.leave(holder)
             holder = None
         if holder is None:
             holder = _Holder(kept_id(identity.session), kept_id(identity.agent), eviction.latest_at)
             space.enter(holder)
-        holder.last_use = max(holder.last_use, eviction.latest_at)
+        holder.last_use = max(holder.last_use, now)
         row, epoch = holder.rows.get(eviction.key), space.epoch(eviction)
-        merged = row.eviction.merge(eviction) if row is not None and row.epoch == epoch else eviction
-        holder.rows[eviction.key] = _Row(merged, epoch)
+        merged = eviction if row is None or epoch.overtakes(row) else row.eviction.merge(eviction)
+        holder.rows[eviction.key] = _Row(merged, epoch.number)
+        return tuple(expired)
 
     async def touch(self, identity: Identity, *, now: float) -> None:
         if (found := self._found(identity, now)) is None:
@@ -182,9 +199,10 @@ class InMemory:
             self._take(space, holder, past)
         return tuple(changes)
 
-    async def restore_everywhere(self, namespace: str, target: str, fingerprint: str) -> None:
+    async def restore_everywhere(self, namespace: str, target: str, fingerprint: str, *, now: float) -> None:
         epochs, key = self._space(namespace).epochs, (target, fingerprint)
-        epochs[key] = epochs.get(key, 0) + 1
+        number, since = epochs.get(key, _FIRST)
+        epochs[key] = _Epoch(number + 1, max(since, now))
 
     async def stripped(
         self, namespace: str, target: str, fingerprint: str, configuration: str, *, now: float
@@ -327,5 +345,5 @@ def _last_use(agents: dict[Kept, _Holder]) -> float:
 
 def _number(cursor: str) -> int:
     if cursor and not (cursor.isascii() and cursor.isdigit()):
-        raise MemoryTrouble(f"memory: could not list: {cursor!r} is no cursor of it; begin without one")
+        raise MemoryRefusal(f"memory: could not list: {cursor!r} is no cursor of it; begin without one")
     return int(cursor or 0)

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from turnout.engine.clock import Begun, Clock, Wanted
 from turnout.engine.context import EMPTY, Identity, SessionContext
-from turnout.engine.errors import MemoryTrouble
+from turnout.engine.errors import MemoryRefusal, MemoryTrouble
 from turnout.engine.memory.operations import Operation
 from turnout.engine.memory.protocol import Change, Memory
 from turnout.engine.targets import usable
@@ -82,11 +82,6 @@ class _Kept:
             self._waiting.set_result(changes)
         else:
             self._waiting.set_exception(self.lost)
-
-
-def _is_for_ever(error: BaseException) -> bool:
-    """Whether trying again cannot help: it is what was to be written that the store cannot hold."""
-    return isinstance(error.__cause__, ValueError | OverflowError | TypeError)
 
 
 class Keeper:
@@ -183,7 +178,7 @@ class Keeper:
             changes = await self._bounded(operation.verb, lambda: operation.on(self._memory))
         except BaseException as error:  # also a caller who leaves: done twice, it does no harm
             kept = _Kept(operation)
-            kept.lost = error if _is_for_ever(error) else None
+            kept.lost = error if isinstance(error, MemoryRefusal) else None
             self._keep(kept)
             raise
         self._tell(changes)
@@ -246,9 +241,7 @@ class Keeper:
         kept = self._queue[0]
         try:
             changes = await self._bounded(kept.operation.verb, lambda: kept.operation.on(self._memory))
-        except MemoryTrouble as error:
-            if not _is_for_ever(error):
-                raise
+        except MemoryRefusal as error:
             kept.lost, changes = error, ()
             self._drop(kept)
         if self._queue and self._queue[0] is kept:  # it may have been dropped meanwhile
@@ -324,8 +317,12 @@ class Keeper:
             elif isinstance(error, MemoryTrouble):
                 trouble = error
             else:
-                trouble = MemoryTrouble(f"memory: could not {verb}: {type(error).__name__}: {error}")
-            self._ill(trouble, waited=self._timeout_ms / 1000 if late else 0.0)
+                # what a store says of a value, not of itself
+                refused = isinstance(error, ValueError | OverflowError | TypeError)
+                kind = MemoryRefusal if refused else MemoryTrouble
+                trouble = kind(f"memory: could not {verb}: {type(error).__name__}: {error}")
+            if not isinstance(trouble, MemoryRefusal):
+                self._ill(trouble, waited=self._timeout_ms / 1000 if late else 0.0)
             if trouble is error:
                 raise
             raise trouble from error
@@ -354,6 +351,10 @@ class Keeper:
     async def close(self) -> None:
         """Write what is kept if the store lets it, and let go of it."""
         self._closed = True
+        if self._sweeping is not None:  # it ends with the step it is at, whose changes are still told
+            with suppress(TimeoutError):
+                async with self._clock.timeout(usable(self._timeout_ms / 1000)):
+                    await asyncio.wait([self._sweeping])
         for task in (self._writing, self._sweeping):
             if task is not None:
                 task.cancel()

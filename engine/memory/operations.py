@@ -34,8 +34,7 @@ class Record:
     eviction: Eviction
 
     async def on(self, memory: Memory) -> Sequence[Change]:
-        await memory.record(self.identity, self.eviction)
-        return ()
+        return await memory.record(self.identity, self.eviction)
 
     def after(self, identity: Identity, context: SessionContext) -> SessionContext:
         return context.record(self.eviction) if identity == self.identity else context
@@ -86,15 +85,17 @@ class Restore:
     namespace: str
     target: str
     fingerprint: str
+    at: float
 
     async def on(self, memory: Memory) -> Sequence[Change]:
-        await memory.restore_everywhere(self.namespace, self.target, self.fingerprint)
+        await memory.restore_everywhere(self.namespace, self.target, self.fingerprint, now=self.at)
         return ()
 
     def after(self, identity: Identity, context: SessionContext) -> SessionContext:
         if identity.namespace != self.namespace:
             return context
-        return _without(context, context.of(self.target, self.fingerprint))
+        evictions = context.of(self.target, self.fingerprint)
+        return _without(context, [e for e in evictions if e.latest_at <= self.at])
 
 
 @dataclass(frozen=True)

@@ -51,17 +51,19 @@ class Memory(Protocol):
     Times are in seconds since 1970. Recording, stripping and removing commute with what other
     turns and processes do, so no lock is held between two calls, and each may be done again
     later without harm. Each method raises MemoryTrouble where the store fails, and has changed
-    nothing then. None of them blocks the event loop.
+    nothing then; MemoryRefusal, where it is only this that cannot be kept or read. None of them
+    blocks the event loop.
     """
 
     async def read(self, identity: Identity, *, now: float) -> SessionContext:
         """What is remembered for this identity; nothing after `ttl_secs` without use."""
         ...
 
-    async def record(self, identity: Identity, eviction: Eviction) -> None:
+    async def record(self, identity: Identity, eviction: Eviction) -> Sequence[Change]:
         """Insert the eviction or merge it with its like, and note that the identity was in use.
 
-        It is durable when this returns.
+        It is durable when this returns. What the identity held until then and had expired is removed,
+        and comes back.
         """
         ...
 
@@ -83,10 +85,10 @@ class Memory(Protocol):
         """
         ...
 
-    async def restore_everywhere(self, namespace: str, target: str, fingerprint: str) -> None:
+    async def restore_everywhere(self, namespace: str, target: str, fingerprint: str, *, now: float) -> None:
         """Make a target eligible again for every session at once, in constant time: a new epoch of it.
 
-        What is recorded later stands.
+        What is recorded later stands, and so does what is of a later time, also when this is done late.
         """
         ...
 

@@ -27,7 +27,7 @@ from redis.backoff import NoBackoff
 
 from turnout.engine.context import EMPTY, Eviction, Identity, SessionContext
 from turnout.engine.credentials import presentable
-from turnout.engine.errors import ConfigurationError, MemoryTrouble
+from turnout.engine.errors import ConfigurationError, MemoryRefusal, MemoryTrouble
 from turnout.engine.memory import redis_scripts as scripts
 from turnout.engine.memory import redis_url
 from turnout.engine.memory.ids import shown
@@ -61,9 +61,7 @@ _LONGEST: Final = 400
 """How much of what Redis says is told."""
 
 _MAKE_ROOM: Final = "give it more memory (maxmemory) or remove something: nothing needs to be restarted"
-_ACCESS: Final = (
-    "let that user run EVALSHA, EVAL, HGETALL, HINCRBY, GET and the Z commands on the keys turnout:*"
-)
+_ACCESS: Final = "let that user run EVALSHA, EVAL, HGETALL, GET and the Z commands on the keys turnout:*"
 _CLUSTER: Final = (
     "give the address of a proxy of that cluster, or of one server: a node is not asked for another's keys"
 )
@@ -111,6 +109,10 @@ class _Unusable(TurnoutError):
 
 # ValueError and OverflowError: text that is no Unicode, a number that no JSON reader would take
 _TROUBLES: Final = (redis.RedisError, OSError, ValueError, OverflowError, _Unusable)
+
+
+class _Refusal(_Unusable):
+    """What concerns only what was asked for."""
 
 
 class _Going(NamedTuple):
@@ -192,24 +194,30 @@ class RedisMemory:
             stored = await self._standing(keys, member)
             if not stored.rows:
                 return EMPTY
-            return SessionContext([eviction for _, eviction in self._living(keys, stored, now)])
+            return SessionContext(self._living(keys, stored, now))
 
-    async def record(self, identity: Identity, eviction: Eviction) -> None:
+    async def record(self, identity: Identity, eviction: Eviction) -> tuple[Change, ...]:
         async with self._telling("record"):
             keys, (member, session) = keys_of(identity.namespace), member_of(identity)
             use = self._use(eviction.latest_at, member, session)
             field, there, merged = field_of(eviction), b"", eviction
             while True:
                 put = (field, there, SCHEMA, eviction_json(merged))
-                there = await self._run(scripts.RECORD, self._in_use(keys, member), *use, *put, durable=True)
-                if there is None:
-                    return
-                merged = eviction  # alone, if what it was merged with has been removed
+                reply = await self._run(scripts.RECORD, self._in_use(keys, member), *use, *put, durable=True)
+                if isinstance(reply, list):
+                    gone = [row_of(*pair).eviction for pair in _pairs(reply)]
+                    return tuple(
+                        Change(eviction.latest_at, shown(identity), known, "expired")
+                        for known in gone
+                        if known
+                    )
+                # alone, if what it was merged with has been removed, or tells nobody anything
+                there, merged = reply, eviction
                 if there:
                     row = row_of(field, there)
                     if row.newer:
-                        return  # it is honoured, and what else it says must not be lost
-                    merged = self._understood(keys.identity(member), row).merge(eviction)
+                        return ()  # it is honoured, and what else it says must not be lost
+                    merged = row.eviction.merge(eviction) if row.eviction else eviction
 
     async def touch(self, identity: Identity, *, now: float) -> None:
         async with self._telling("touch"):
@@ -225,11 +233,11 @@ class RedisMemory:
             while True:
                 stored = await self._standing(keys, member)
                 going = [
-                    (row, eviction)
-                    for row, eviction in self._living(keys, stored, now)
-                    if (eviction.key, eviction.latest_turn) in read
+                    (row, row.eviction)
+                    for row in stored.rows
+                    if row.eviction and (row.eviction.key, row.eviction.latest_turn) in read
                 ]
-                if not going:
+                if not going or self._expired(stored, now):
                     return ()
                 if not await self._drop(keys, [_Going(stored, tuple(row for row, _ in going))]):
                     return tuple(Change(now, shown(identity), eviction, why) for _, eviction in going)
@@ -255,10 +263,10 @@ class RedisMemory:
                     part = [going[number].stored.member for number in sorted(raced)]
             return tuple(changes)
 
-    async def restore_everywhere(self, namespace: str, target: str, fingerprint: str) -> None:
+    async def restore_everywhere(self, namespace: str, target: str, fingerprint: str, *, now: float) -> None:
         async with self._telling("restore everywhere"):
-            epochs = keys_of(namespace).epochs
-            await self._ask("HINCRBY", epochs, target_of(target, fingerprint), 1, durable=True)
+            begun = (target_of(target, fingerprint), _time(now))
+            await self._run(scripts.RESTORE, [keys_of(namespace).epochs], *begun, durable=True)
 
     async def stripped(
         self, namespace: str, target: str, fingerprint: str, configuration: str, *, now: float
@@ -281,7 +289,10 @@ class RedisMemory:
         async with self._telling("keep what was stripped"):
             key, there = keys_of(namespace).learnt(target, fingerprint), b""
             while there is not None:
-                known = self._learnt(key, there)
+                try:
+                    known = self._learnt(key, there)
+                except _Refusal:  # what is learnt now takes the place of what nobody can read
+                    known = {}
                 learnt = json_of(learn(known, configuration, keys, now=now, ttl_secs=self._ttl))
                 there = await self._run(scripts.SWAP, [key], there, learnt, self._span_ms, durable=True)
 
@@ -305,7 +316,7 @@ class RedisMemory:
             members = await self._ask("ZRANGEBYLEX", keys.identities, first, behind, "LIMIT", 0, most)
             held = []
             for stored in await self._look(keys, members):
-                if evictions := [eviction for _, eviction in self._living(keys, stored, now)]:
+                if evictions := list(self._living(keys, stored, now)):
                     whose = identity_in(namespace, stored.member)
                     held.append(Held(whose, stored.last_use, SessionContext(evictions).evictions))
             return Page(tuple(held), members[-1].hex() if len(members) == most else "")
@@ -341,7 +352,7 @@ class RedisMemory:
     async def _standing(self, keys: Keys, member: bytes) -> Stored:
         """What stands of an identity."""
         found = await self._run(scripts.READ, (keys.identity(member), keys.epochs))
-        pairs = dict(zip(found[::2], found[1::2], strict=True))
+        pairs = dict(_pairs(found))
         return Stored(member, pairs.pop(USE, b""), tuple([row_of(*pair) for pair in pairs.items()]))
 
     async def _look(self, keys: Keys, members: Sequence[bytes]) -> list[Stored]:
@@ -388,20 +399,17 @@ class RedisMemory:
     def _expired(self, stored: Stored, now: float) -> bool:
         return stored.last_use + self._ttl <= now
 
-    def _living(self, keys: Keys, stored: Stored, now: float) -> Iterator[tuple[Row, Eviction]]:
+    def _living(self, keys: Keys, stored: Stored, now: float) -> Iterator[Eviction]:
         """What stands and has not expired."""
         key = keys.identity(stored.member)
         if stored.rows and stored.last_use == -math.inf:
             raise _damaged(key, USE, "it is no time")
         if not self._expired(stored, now):
             for row in stored.rows:
-                if row.standing and (row.eviction is not None or row.damage):
-                    yield row, self._understood(key, row)
-
-    def _understood(self, key: bytes, row: Row) -> Eviction:
-        if row.eviction is None:
-            raise _damaged(key, row.field, row.damage)
-        return row.eviction
+                if row.standing and row.eviction is not None:
+                    yield row.eviction
+                elif row.standing and row.damage:
+                    raise _damaged(key, row.field, row.damage)
 
     def _learnt(self, key: bytes, value: bytes) -> Learnt:
         try:
@@ -432,10 +440,8 @@ class RedisMemory:
         return keys.identity(member), keys.epochs, keys.identities, keys.uses, keys.sessions
 
     def _use(self, at: float, member: bytes, session: bytes) -> tuple[bytes | str | int, ...]:
-        if not math.isfinite(at):
-            raise ValueError(f"{at} is no time")
         times = (repr(float(self._ttl)), repr(self._touch_after))
-        return (repr(float(at)), member, session, *times, self._span_ms, self._slack_ms)
+        return (_time(at), member, session, *times, self._span_ms, self._slack_ms)
 
     async def _run(
         self,
@@ -516,7 +522,9 @@ class RedisMemory:
         for secret in self._secrets:
             told = told.replace(secret, "[credential]")
         told = presentable(told)[:_LONGEST].rstrip(".")
-        return MemoryTrouble(f"memory {self._place}: could not {verb}: {told}; {_what_to_do(why)}")
+        refused = isinstance(why, (_Refusal, ValueError, OverflowError)) and not isinstance(why, OSError)
+        kind = MemoryRefusal if refused else MemoryTrouble
+        return kind(f"memory {self._place}: could not {verb}: {told}; {_what_to_do(why)}")
 
 
 def _what_to_do(why: Exception) -> str:
@@ -538,13 +546,24 @@ def _what_to_do(why: Exception) -> str:
     return "see that it runs, can be reached from here and is not too busy"
 
 
-def _damaged(key: bytes, field: bytes, why: str) -> _Unusable:
+def _damaged(key: bytes, field: bytes, why: str) -> _Refusal:
     where = f"{field.decode(errors='backslashreplace')} of " if field else ""
     name = key.decode(errors="backslashreplace")
-    return _Unusable(
+    return _Refusal(
         f"{where}{name} is damaged: {why}",
-        "delete that with redis-cli, or forget the session: what it remembers is lost",
+        "it goes with what is recorded in its place, or with its session: forget that",
     )
+
+
+def _pairs(listed: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
+    """A hash, as a script gives it."""
+    return zip(listed[::2], listed[1::2], strict=True)
+
+
+def _time(at: float) -> str:
+    if not math.isfinite(at):
+        raise ValueError(f"{at} is no time")
+    return repr(float(at))
 
 
 def _until(stored: Stored, now: float) -> tuple[Row, ...]:
@@ -557,5 +576,5 @@ def _member(cursor: str) -> bytes:
         member = bytes.fromhex(cursor)
         session_in(member)
     except ValueError as why:
-        raise _Unusable(f"{cursor[:40]!r} is no cursor of it", "begin without one") from why
+        raise _Refusal(f"{cursor[:40]!r} is no cursor of it", "begin without one") from why
     return member

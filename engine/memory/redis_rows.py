@@ -7,7 +7,7 @@ script can reach them:
     turnout:{n:NAMESPACE}:identities      sorted set, all of score 0: who is there, in order
     turnout:{n:NAMESPACE}:uses            sorted set: identities by last use
     turnout:{n:NAMESPACE}:sessions        sorted set: sessions by last use
-    turnout:{n:NAMESPACE}:epochs          hash: the epoch of each target that was restored everywhere
+    turnout:{n:NAMESPACE}:epochs          hash: of each target that was restored everywhere `EPOCH SINCE`
     turnout:{n:NAMESPACE}:l:TARGET        string: the keys that a target has refused
 
 A namespace that is not plain ASCII is there by its digest: `{h:…}`. A session is `LENGTH:ID:`, and
@@ -143,7 +143,8 @@ def row_of(field: bytes, value: bytes, epochs: dict[bytes, bytes] | None = None)
     """
     if (head := _HEAD.match(value)) is None:
         return Row(field, value, None, standing=True, damage="it does not begin as it should")
-    standing = epochs is None or epochs.get(field.partition(b" ")[2], b"0") == head[2]
+    epoch, _, since = (epochs or {}).get(field.partition(b" ")[2], b"0").partition(b" ")
+    standing = epochs is None or epoch == head[2]
     newer = int(head[1]) > SCHEMA
     try:
         eviction = eviction_in(value[head.end() :])
@@ -151,7 +152,15 @@ def row_of(field: bytes, value: bytes, epochs: dict[bytes, bytes] | None = None)
             raise ValueError("it stands in the place of another one")
     except ValueError as why:
         return Row(field, value, None, standing, newer, "" if newer else str(why))
-    return Row(field, value, eviction, standing, newer)
+    return Row(field, value, eviction, standing or eviction.latest_at > _time(since), newer)
+
+
+def _time(text: bytes) -> float:
+    """When it was; never, if that cannot be read."""
+    try:
+        return float(text)
+    except ValueError:
+        return float("inf")
 
 
 def _bytes_of(text: str) -> bytes:

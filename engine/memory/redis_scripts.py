@@ -4,7 +4,8 @@ The rules stay in Python. A script is given what was read and what shall become 
 something else is there by now, it changes nothing and gives that back, to be reckoned with.
 
 A value is `SCHEMA EPOCH JSON`. It stands while its epoch is its target's, which the hash of
-epochs has under what follows the reason in its field.
+epochs has under what follows the reason in its field, as `EPOCH SINCE`; and also if its latest
+time is later than that: the restoration was done late then.
 """
 
 from __future__ import annotations
@@ -23,11 +24,19 @@ class Script:
 
 _STANDING: Final = """
 local function epoch_of(field)
-    return redis.call('HGET', KEYS[2], string.match(field, ' (.*)$') or '') or '0'
+    local epoch = redis.call('HGET', KEYS[2], string.match(field, ' (.*)$') or '') or '0'
+    return string.match(epoch, '^(%d+) ?(.*)$')
 end
 local function standing(field, value)
     local epoch = string.match(value, '^%d+ (%d+) ')
-    return epoch == nil or epoch == epoch_of(field)  -- a damaged one is given out, to be told
+    local current, since = epoch_of(field)
+    if epoch == nil or epoch == current then  -- a damaged one is given out, to be told
+        return true
+    end
+    -- within a text its quotes would be escaped
+    local at = tonumber(string.match(value, '"latest_at":([^,}]+)') or '')
+    since = tonumber(since or '')
+    return at ~= nil and since ~= nil and at > since
 end
 """
 
@@ -90,15 +99,39 @@ end
 if stored ~= ARGV[9] then
     return stored
 end
+local gone = {}
 if expired then
+    local held = redis.call('HGETALL', KEYS[1])
+    for i = 1, #held, 2 do
+        if held[i] ~= 'use' and standing(held[i], held[i + 1]) then
+            gone[#gone + 1] = held[i]
+            gone[#gone + 1] = held[i + 1]
+        end
+    end
     redis.call('DEL', KEYS[1])
     use, last = nil, nil
 end
-in_use(ARGV[8], ARGV[10] .. ' ' .. epoch_of(ARGV[8]) .. ' ' .. ARGV[11])
+in_use(ARGV[8], ARGV[10] .. ' ' .. (epoch_of(ARGV[8]) or '0') .. ' ' .. ARGV[11])
+return gone
+"""
+)
+"""Put an eviction where another one was, or none, and give back what had expired: fields and values.
+ARGV, further: field, what was there, schema, JSON.
+"""
+
+RESTORE: Final = Script(
+    """
+local epoch = redis.call('HGET', KEYS[1], ARGV[1]) or '0'
+local number, since = string.match(epoch, '^(%d+) ?(.*)$')
+local last = tonumber(since or '')
+if last == nil or last < tonumber(ARGV[2]) then
+    since = ARGV[2]
+end
+redis.call('HSET', KEYS[1], ARGV[1], string.format('%d %s', (number or 0) + 1, since))
 return false
 """
 )
-"""Put an eviction where another one was, or none. ARGV, further: field, what was there, schema, JSON."""
+"""Begin a new epoch. KEYS: epochs. ARGV: target, time."""
 
 TOUCH: Final = Script(
     _STANDING

@@ -18,13 +18,14 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Concatenate, Final, Generic, Literal, ParamSpec, TypeVar
 
 import msgspec
 
 from turnout.engine.context import EMPTY, Eviction, Identity, SessionContext
-from turnout.engine.errors import ConfigurationError, MemoryTrouble
+from turnout.engine.errors import ConfigurationError, MemoryRefusal, MemoryTrouble
 from turnout.engine.memory import sqlite_schema as sql
 from turnout.engine.memory.ids import kept_id, kept_ids, kept_namespace, shown, shown_id
 from turnout.engine.memory.protocol import Change, Held, Page, Swept
@@ -63,6 +64,8 @@ _WHAT_TO_DO: Final = {
     sqlite3.SQLITE_FULL: "make room: nothing needs to be restarted",
     sqlite3.SQLITE_NOTADB: "give another path, or move that file away",
 }
+_IT_GOES: Final = "it goes with what is recorded in its place, or with its session: forget that"
+_NO_TEXT: Final = "Could not decode to UTF-8"
 _SEE_TO_ACCESS: Final = "see that the file and its directory can be read and written"
 
 _SYNCHRONOUS: Final[dict[Durability, str]] = {"process": "NORMAL", "full": "FULL"}
@@ -74,6 +77,10 @@ class _Unusable(TurnoutError):
     def __init__(self, why: str, what_to_do: str) -> None:
         super().__init__(why)
         self.what_to_do = what_to_do
+
+
+class _Refusal(_Unusable):
+    """What concerns only what was asked for."""
 
 
 class _Headless(_Unusable):
@@ -160,12 +167,12 @@ class SqliteMemory:
         if not rows:
             return EMPTY
         try:
-            return SessionContext(self._understood(rows))
-        except _Unusable as why:
+            return SessionContext(self._understood(kept_id(identity.session), rows))
+        except _Refusal as why:
             raise self._trouble("read", why) from why
 
-    async def record(self, identity: Identity, eviction: Eviction) -> None:
-        await self._write("record", lambda connection: self._record(connection, identity, eviction))
+    async def record(self, identity: Identity, eviction: Eviction) -> tuple[Change, ...]:
+        return await self._write("record", lambda connection: self._record(connection, identity, eviction))
 
     async def touch(self, identity: Identity, *, now: float) -> None:
         ids = kept_ids(identity)
@@ -180,7 +187,8 @@ class SqliteMemory:
 
         def remove(connection: sqlite3.Connection) -> tuple[Change, ...]:
             ids = kept_ids(identity)
-            going = [e for e in self._held(connection, ids, now) if (e.key, e.latest_turn) in read]
+            known = self._readable(connection, ids, now)
+            going = [e for e in known if (e.key, e.latest_turn) in read]
             connection.executemany(sql.REMOVE, [(*ids, *eviction.key) for eviction in going])
             connection.execute(sql.LEAVE, ids)
             return tuple(Change(now, shown(identity), eviction, why) for eviction in going)
@@ -194,14 +202,14 @@ class SqliteMemory:
             "forget", lambda connection: self._forget(connection, namespace, session, agent, now)
         )
 
-    async def restore_everywhere(self, namespace: str, target: str, fingerprint: str) -> None:
+    async def restore_everywhere(self, namespace: str, target: str, fingerprint: str, *, now: float) -> None:
         def restore(connection: sqlite3.Connection) -> None:
             if self._newer:
-                raise _Unusable(
+                raise _Refusal(
                     f"it is of schema {_version(connection)}, and {sql.SCHEMA} is the newest known here",
                     "restore the target with the version of Turnout that made it so",
                 )
-            connection.execute(sql.NEW_EPOCH, (kept_namespace(namespace), target, fingerprint))
+            connection.execute(sql.NEW_EPOCH, (kept_namespace(namespace), target, fingerprint, now))
 
         await self._write("restore everywhere", restore)
 
@@ -212,7 +220,7 @@ class SqliteMemory:
         rows = await self._select(verb, sql.STRIPPED, (kept_namespace(namespace), target, fingerprint))
         try:
             learnt = self._learnt(target, rows)
-        except _Unusable as why:
+        except _Refusal as why:
             raise self._trouble(verb, why) from why
         return keys_of(learnt, configuration, now=now, ttl_secs=self._ttl)
 
@@ -228,7 +236,10 @@ class SqliteMemory:
     ) -> None:
         def strip(connection: sqlite3.Connection) -> None:
             key = (kept_namespace(namespace), target, fingerprint)
-            known = self._learnt(target, connection.execute(sql.STRIPPED, key))
+            try:
+                known = self._learnt(target, connection.execute(sql.STRIPPED, key))
+            except _Refusal:  # what is learnt now takes the place of what nobody can read
+                known = {}
             learnt = learn(known, configuration, keys, now=now, ttl_secs=self._ttl)
             connection.execute(sql.FIRST_STRIP if self._newer else sql.STRIP, (*key, column_of(learnt)))
 
@@ -278,19 +289,27 @@ class SqliteMemory:
 
     # -- the work of a write, on the worker and within its transaction
 
-    def _record(self, connection: sqlite3.Connection, identity: Identity, eviction: Eviction) -> None:
-        ids = kept_ids(identity)
-        if connection.execute(sql.EXPIRE, (*ids, self._ttl, eviction.latest_at)).rowcount:
+    def _record(
+        self, connection: sqlite3.Connection, identity: Identity, eviction: Eviction
+    ) -> tuple[Change, ...]:
+        ids, now = kept_ids(identity), eviction.latest_at
+        expired: list[Eviction] = []
+        if connection.execute(sql.EXPIRED, (*ids, self._ttl, now)).fetchone():
+            expired = self._readable(connection, ids, EVER)
             connection.execute(sql.FORGET_EVICTIONS, ids)
-        for known in self._held(connection, ids, eviction.latest_at):
+            connection.execute(sql.FORGET, ids)
+        changes = tuple([Change(now, shown(identity), gone, "expired") for gone in expired])
+        # one that is damaged is replaced: it tells nobody anything
+        for known in self._readable(connection, ids, now):
             if known.key == eviction.key:
                 if self._newer:
-                    return
+                    return changes
                 eviction = known.merge(eviction)
         key = (ids[0], eviction.target, eviction.fingerprint)
         epoch = connection.execute(sql.EPOCH, key).fetchone()
         connection.execute(sql.RECORD, (*ids, *row_of(eviction), epoch[0] if epoch else 0))
-        connection.execute(sql.FIRST_USE if self._newer else sql.USE, (*ids, eviction.latest_at))
+        connection.execute(sql.FIRST_USE if self._newer else sql.USE, (*ids, now))
+        return changes
 
     def _touch(self, connection: sqlite3.Connection, ids: tuple[str | bytes, ...], now: float) -> None:
         if not self._newer:
@@ -305,7 +324,7 @@ class SqliteMemory:
             ids = (*which[:2], name)
             identity = Identity(namespace, shown_id(which[1]), shown_id(name))
             why = "expired" if last_use + self._ttl <= now else "forgotten"
-            going = [e for e in self._held(connection, ids, EVER) if e.latest_at <= now]
+            going = [e for e in self._readable(connection, ids, EVER) if e.latest_at <= now]
             changes += [Change(now, identity, eviction, why) for eviction in going]
             connection.execute(sql.FORGET_UNTIL, (*ids, now))
             connection.execute(sql.LEAVE, ids)
@@ -327,23 +346,34 @@ class SqliteMemory:
             rows = connection.execute(sql.IDENTITIES_OF, (space, only, agent, most)).fetchall()
         held = []
         for session, agent, last_use in rows:
-            if evictions := self._held(connection, (space, session, agent), now):
+            found = connection.execute(sql.READ, (space, session, agent, self._ttl, now)).fetchall()
+            if evictions := self._understood(session, found):
                 who = Identity(namespace, shown_id(session), shown_id(agent))
                 held.append(Held(who, last_use, SessionContext(evictions).evictions))
         return held, _cursor(session, after(agent)) if len(rows) == most else ""
 
-    def _held(
+    def _readable(
         self, connection: sqlite3.Connection, ids: tuple[str | bytes, ...], now: float
     ) -> list[Eviction]:
-        return self._understood(connection.execute(sql.READ, (*ids, self._ttl, now)).fetchall())
+        """What stands of an identity, as far as it can be read."""
+        evictions = []
+        for row in connection.execute(sql.READ, (*ids, self._ttl, now)).fetchall():
+            with suppress(ValueError):
+                evictions.append(eviction_of(row))
+        return evictions
 
-    def _understood(self, rows: Iterable[tuple[Any, ...]]) -> list[Eviction]:
+    def _understood(self, session: Kept, rows: Iterable[tuple[Any, ...]]) -> list[Eviction]:
+        """The evictions that rows say.
+
+        Raises:
+            _Refusal: one of them is damaged.
+        """
         evictions = []
         for row in rows:
             try:
                 evictions.append(eviction_of(row))
             except ValueError as why:
-                self._refuse_damage(row[0], why)
+                self._refuse_damage(f"target {row[0]!r} in session {shown_id(session)!r}", why)
         return evictions
 
     def _learnt(self, target: str, rows: Iterable[tuple[str | None]]) -> Learnt:
@@ -351,13 +381,13 @@ class SqliteMemory:
             try:
                 return {} if column is None else learnt_of(column)
             except ValueError as why:
-                self._refuse_damage(target, why)
+                self._refuse_damage(f"target {target!r}", why)
         return {}
 
-    def _refuse_damage(self, target: str, why: ValueError) -> None:
+    def _refuse_damage(self, whose: str, why: ValueError) -> None:
         """A row that is not understood is damaged, unless the file is of a newer schema."""
         if not self._newer:
-            raise _Unusable(f"a row of target {target!r} is damaged: {why}", START_ANEW) from why
+            raise _Refusal(f"a row of {whose} is damaged: {why}", _IT_GOES) from why
 
     # -- on the event loop
 
@@ -428,6 +458,9 @@ class SqliteMemory:
             raise _Unusable("it was closed", "open another memory on the same file")
 
     def _trouble(self, verb: str, why: Exception, done: str | None = None) -> MemoryTrouble:
+        if isinstance(why, sqlite3.OperationalError) and _NO_TEXT in str(why):
+            why = _Refusal("a row is damaged: it holds text that is no UTF-8", _IT_GOES)  # nor is that told
+        refused = isinstance(why, (_Refusal, ValueError, OverflowError))
         if done is not None:
             what_to_do = done
         elif isinstance(why, _Unusable):
@@ -436,7 +469,8 @@ class SqliteMemory:
             what_to_do = "give text that is valid Unicode, and sizes below 2 ** 63"
         else:
             what_to_do = _WHAT_TO_DO.get(code_of(why), _SEE_TO_ACCESS)
-        return MemoryTrouble(f"memory {self._path}: could not {verb}: {why}; {what_to_do}")
+        kind = MemoryRefusal if refused else MemoryTrouble
+        return kind(f"memory {self._path}: could not {verb}: {why}; {what_to_do}")
 
     # -- on the worker
 
@@ -462,6 +496,7 @@ class SqliteMemory:
             with opening(self._path):
                 self._create()
                 self._writing = self._connect(self._pragmas, _prepare)
+                self._writing.text_factory = _text
             self._newer = _version(self._writing) > sql.SCHEMA
         if self._reading is None:  # at once: no read shall find the worker waiting for a lock
             # nobody sets aside what is open
@@ -551,6 +586,14 @@ def _keep_a_log(connection: sqlite3.Connection) -> None:
             time.sleep(0.001)
 
 
+def _text(stored: bytes) -> Kept:
+    """A text as it is stored, also one that is damaged: what nobody can read can be removed all the same."""
+    try:
+        return stored.decode()
+    except UnicodeDecodeError:
+        return stored
+
+
 def _cursor(session: Kept, agent: Kept) -> str:
     """A place in the order of the file, as text."""
     return _ENCODE([id_ if isinstance(id_, str) else [id_.hex()] for id_ in (session, agent)]).decode()
@@ -563,7 +606,7 @@ def _place(cursor: str) -> tuple[Kept, Kept]:
         session, agent = _CURSOR.decode(cursor)
         return _kept(session), _kept(agent)
     except ValueError as why:
-        raise _Unusable(f"{cursor!r} is no cursor of it", "begin without one") from why
+        raise _Refusal(f"{cursor!r} is no cursor of it", "begin without one") from why
 
 
 def _kept(written: _Written) -> Kept:

@@ -66,6 +66,18 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
         WHERE length(CAST(namespace AS BLOB)) > 128
         """,
     ),
+    (
+        # A restoration that is done late overtakes only what is of an earlier time.
+        "ALTER TABLE target ADD COLUMN restored_at REAL",
+        "DROP VIEW standing",
+        """
+        CREATE VIEW standing AS
+            SELECT eviction.*, identity.last_use
+            FROM eviction JOIN identity USING (namespace, session, agent)
+            LEFT JOIN target USING (namespace, target, fingerprint)
+            WHERE eviction.epoch = coalesce(target.epoch, 0) OR eviction.latest_at > target.restored_at
+        """,
+    ),
 )
 """What leads from each schema version to the next. A file's version is its `user_version`."""
 
@@ -84,8 +96,9 @@ TOUCH: Final = """
 """
 EPOCH: Final = "SELECT epoch FROM target WHERE namespace = ? AND target = ? AND fingerprint = ?"
 NEW_EPOCH: Final = """
-    INSERT INTO target (namespace, target, fingerprint, epoch) VALUES (?, ?, ?, 1)
-    ON CONFLICT DO UPDATE SET epoch = epoch + 1
+    INSERT INTO target (namespace, target, fingerprint, epoch, restored_at) VALUES (?, ?, ?, 1, ?)
+    ON CONFLICT DO UPDATE
+    SET epoch = epoch + 1, restored_at = max(ifnull(restored_at, excluded.restored_at), excluded.restored_at)
 """
 STRIPPED: Final = "SELECT stripped FROM target WHERE namespace = ? AND target = ? AND fingerprint = ?"
 STRIP: Final = """
@@ -108,8 +121,8 @@ USE: Final = """
 FIRST_USE: Final = """
     INSERT OR IGNORE INTO identity (namespace, session, agent, last_use) VALUES (?, ?, ?, ?)
 """
-EXPIRE: Final = """
-    DELETE FROM identity WHERE namespace = ? AND session = ? AND agent = ? AND last_use + ? <= ?
+EXPIRED: Final = """
+    SELECT 1 FROM identity WHERE namespace = ? AND session = ? AND agent = ? AND last_use + ? <= ?
 """
 REMOVE: Final = """
     DELETE FROM eviction WHERE namespace = ? AND session = ? AND agent = ?
