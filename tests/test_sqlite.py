@@ -25,8 +25,8 @@ from turnout.engine.context import EMPTY, Eviction, Identity
 from turnout.engine.errors import ConfigurationError, MemoryRefusal, MemoryTrouble
 from turnout.engine.memory.protocol import Memory
 from turnout.engine.memory.sqlite import SqliteMemory
-from turnout.engine.memory.sqlite_schema import APPLICATION_ID, SCHEMA
-from turnout.engine.memory.sqlite_sweep import AT_ONCE
+from turnout.engine.memory.sqlite.schema import APPLICATION_ID, SCHEMA
+from turnout.engine.memory.sqlite.sweep import AT_ONCE
 
 
 @pytest.fixture

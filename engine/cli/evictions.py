@@ -19,6 +19,7 @@ from turnout.engine.context import Eviction, Identity
 from turnout.engine.errors import ConfigurationError, MemoryTrouble
 from turnout.engine.memory import from_url
 from turnout.engine.memory.protocol import Change, Held, Memory
+from turnout.engine.memory.sqlite.salvage import Salvage
 from turnout.engine.memory.values import eviction_json, json_of
 from turnout.engine.printable import printable
 
@@ -39,12 +40,18 @@ class _Store:
     fingerprints: frozenset[tuple[str, str]]
     """Of the deployment's targets, by name; none where only a memory is named."""
 
-    def use(self, doing: Callable[[Memory], Awaitable[T]]) -> T:
+    def use(self, doing: Callable[[Memory], Awaitable[T]], *, make: bool = False) -> T:
         """Do something with it.
+
+        Args:
+            make: make its file, if there is none.
 
         Raises:
             click.ClickException: it is in trouble.
         """
+        scheme, _, path = self.settings.url.partition(":")
+        if scheme == "sqlite" and not make and not Path(path).exists():
+            raise click.ClickException(f"there is no file {printable(path)!r}; give the path of a memory")
 
         async def within() -> T:
             settings = self.settings
@@ -209,9 +216,16 @@ def forget(store: _Store, session: str, agent: str | None) -> None:
 
 
 @command.command()
-@click.pass_obj
-def export(store: _Store) -> None:
-    """Print what the memory holds as JSON, a line an identity, for `import`."""
+@click.option("--damaged", is_flag=True, help="Print what can still be read of a damaged SQLite file.")
+@click.pass_context
+def export(ctx: click.Context, *, damaged: bool) -> None:
+    """Print what the memory holds as JSON, a line an identity, for `import`.
+
+    With --damaged the file is only read, and the exit status is 2 if not all of it could be.
+    """
+    store: _Store = ctx.obj
+    if damaged:
+        ctx.exit(_salvage(store.settings))
 
     async def write(memory: Memory) -> None:
         number = 0
@@ -222,6 +236,26 @@ def export(store: _Store) -> None:
         _progress(number, "told", last=True)
 
     store.use(write)
+
+
+def _salvage(settings: deployment.MemorySettings) -> int:
+    scheme, _, path = settings.url.partition(":")
+    if scheme != "sqlite":
+        raise click.UsageError("--damaged is for a SQLite file: give --memory sqlite:PATH")
+    salvage = Salvage(Path(path), settings.namespace, ttl_secs=settings.ttl_secs, now=time.time())
+    number = 0
+    try:
+        for held in salvage:
+            click.echo(_json(held, held.evictions))
+            number += 1
+            _progress(number, "told")
+    except MemoryTrouble as error:
+        raise click.ClickException(printable(str(error))) from error
+    _progress(number, "told", last=True)
+    if not salvage.damaged:
+        return 0
+    click.echo(f"{number} identities could be read; other parts of the file could not", err=True)
+    return UNUSABLE
 
 
 @command.command("import")
@@ -256,7 +290,7 @@ def import_(ctx: click.Context, file: Iterable[bytes]) -> None:
             _progress(number, "taken in")
         _progress(number, "taken in", last=True)
 
-    store.use(read)
+    store.use(read, make=True)
     ctx.exit(UNUSABLE if damaged else 0)
 
 

@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any, Final
 from weakref import WeakSet
 
-from turnout.engine.memory.sqlite_schema import APPLICATION_ID, SCHEMA
+from turnout.engine.memory.sqlite.schema import APPLICATION_ID, SCHEMA
 
 if sys.platform != "win32":  # where nobody can know who has a file open: all are left as they are
     import fcntl
@@ -40,7 +40,8 @@ LOG: Final = logging.getLogger("turnout")
 FileId = tuple[int, int]
 """Which file it is, whatever its name: device and number."""
 
-START_ANEW: Final = "move the file away: what it remembers is lost, and a new one starts empty"
+_READ_IT: Final = "`turnout evictions export --damaged` tells what can still be read of it"
+START_ANEW: Final = f"move the file away, and a new one begins; {_READ_IT}"
 HEADLESS: Final = "it is empty, and its log is not"
 _TRY_AGAIN: Final = "it is whole again: try again"
 _SET_ASIDE: Final = "it is set aside, and a new one begins"
@@ -90,6 +91,14 @@ def code_of(why: Exception) -> int:
     """SQLite's primary result code; 0 if the error is not SQLite's own."""
     code: int = getattr(why, "sqlite_errorcode", 0)
     return code & 0xFF
+
+
+def text(stored: bytes) -> str | bytes:
+    """A text as it is stored, also one that is damaged: what nobody can read can be removed all the same."""
+    try:
+        return stored.decode()
+    except UnicodeDecodeError:
+        return stored
 
 
 @contextmanager
@@ -183,7 +192,9 @@ def set_aside(path: Path, *, known: FileId | None) -> str | None:
         return _IN_USE if code_of(why) == sqlite3.SQLITE_BUSY else None
     except OSError:
         return None
-    LOG.warning("memory %s: %s; it is set aside as %s, and a new one begins", path, damage, aside)
+    LOG.warning(
+        "memory %s: %s; it is set aside as %s, and a new one begins; %s", path, damage, aside, _READ_IT
+    )
     return _SET_ASIDE
 
 

@@ -13,10 +13,10 @@ from contextlib import suppress
 from typing import Final
 
 from turnout.engine.context import Identity
-from turnout.engine.memory import sqlite_schema as sql
 from turnout.engine.memory.ids import kept_namespace, shown_id
 from turnout.engine.memory.protocol import Change, Swept
-from turnout.engine.memory.sqlite_rows import eviction_of
+from turnout.engine.memory.sqlite import schema as sql
+from turnout.engine.memory.sqlite.rows import eviction_of
 from turnout.engine.memory.sweeping import Oldest
 
 Kept = str | bytes

@@ -16,7 +16,7 @@ _REFUSED: Final = msgspec.json.Decoder(frozenset[tuple[str, ...]])
 
 
 def row_of(eviction: Eviction) -> tuple[Any, ...]:
-    """Its columns as `sqlite_schema.RECORD` takes them after the identity's."""
+    """Its columns as `schema.RECORD` takes them after the identity's."""
     return (
         *eviction.key,
         json_of(eviction.first).decode(),
@@ -29,7 +29,7 @@ def row_of(eviction: Eviction) -> tuple[Any, ...]:
 
 
 def eviction_of(row: tuple[Any, ...]) -> Eviction:
-    """What a row of `sqlite_schema.READ` says.
+    """What a row of `schema.READ` says.
 
     Raises:
         ValueError: the row is damaged, or says what this version does not know.

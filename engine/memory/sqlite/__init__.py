@@ -26,10 +26,10 @@ import msgspec
 
 from turnout.engine.context import EMPTY, Eviction, Identity, SessionContext
 from turnout.engine.errors import ConfigurationError, MemoryRefusal, MemoryTrouble
-from turnout.engine.memory import sqlite_schema as sql
 from turnout.engine.memory.ids import kept_id, kept_ids, kept_namespace, shown, shown_id
 from turnout.engine.memory.protocol import Change, Held, Page, Swept
-from turnout.engine.memory.sqlite_aside import (
+from turnout.engine.memory.sqlite import schema as sql
+from turnout.engine.memory.sqlite.aside import (
     DAMAGE,
     HEADLESS,
     START_ANEW,
@@ -39,10 +39,11 @@ from turnout.engine.memory.sqlite_aside import (
     lost_its_head,
     opening,
     set_aside,
+    text,
     which,
 )
-from turnout.engine.memory.sqlite_rows import column_of, eviction_of, learnt_of, row_of
-from turnout.engine.memory.sqlite_sweep import EVER, Kept, Pass, after
+from turnout.engine.memory.sqlite.rows import column_of, eviction_of, learnt_of, row_of
+from turnout.engine.memory.sqlite.sweep import EVER, Kept, Pass, after
 from turnout.engine.memory.stripped import Learnt, keys_of, learn
 from turnout.machines.vocabulary import TurnoutError
 
@@ -496,7 +497,7 @@ class SqliteMemory:
             with opening(self._path):
                 self._create()
                 self._writing = self._connect(self._pragmas, _prepare)
-                self._writing.text_factory = _text
+                self._writing.text_factory = text
             self._newer = _version(self._writing) > sql.SCHEMA
         if self._reading is None:  # at once: no read shall find the worker waiting for a lock
             # nobody sets aside what is open
@@ -584,14 +585,6 @@ def _keep_a_log(connection: sqlite3.Connection) -> None:
             if code_of(why) != sqlite3.SQLITE_BUSY or time.monotonic() >= patience:
                 raise
             time.sleep(0.001)
-
-
-def _text(stored: bytes) -> Kept:
-    """A text as it is stored, also one that is damaged: what nobody can read can be removed all the same."""
-    try:
-        return stored.decode()
-    except UnicodeDecodeError:
-        return stored
 
 
 def _cursor(session: Kept, agent: Kept) -> str:

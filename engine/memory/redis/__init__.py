@@ -28,11 +28,11 @@ from redis.backoff import NoBackoff
 from turnout.engine.context import EMPTY, Eviction, Identity, SessionContext
 from turnout.engine.credentials import presentable
 from turnout.engine.errors import ConfigurationError, MemoryRefusal, MemoryTrouble
-from turnout.engine.memory import redis_scripts as scripts
 from turnout.engine.memory import redis_url
 from turnout.engine.memory.ids import shown
 from turnout.engine.memory.protocol import Change, Held, Page, Swept
-from turnout.engine.memory.redis_rows import (
+from turnout.engine.memory.redis import scripts
+from turnout.engine.memory.redis.rows import (
     SCHEMA,
     USE,
     Keys,
