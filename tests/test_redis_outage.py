@@ -22,9 +22,9 @@ from turnout.engine.testing import ScriptedTransport, ok, refusal
 BODY = {"messages": [{"role": "user", "content": "Good morning"}]}
 LADDER = [Target(name, base_url="http://upstream.example", max_retries=0) for name in ("a", "b")]
 
-CALLERS = 8
+CALLERS = 11
 PAUSE = 0.03
-"""Seconds that an upstream takes to answer. So many callers make some 150 turns a second then."""
+"""Seconds that an upstream takes to answer. So many callers make some 200 turns a second then."""
 TURNS = 100
 """How many there are before an outage, during it and after it, at least."""
 OUTAGES = 2
