@@ -24,12 +24,13 @@ class Request:
         headers: the caller's, in lower case.
         size: the request's size in tokens, where the caller knows it.
         stream: whether the answer is to come as a stream.
+        pin: the target that the caller wants first.
 
     Raises:
         TypeError, ValueError, RecursionError: the body is no JSON.
     """
 
-    __slots__ = ("body", "encoded", "headers", "quotations", "size", "stream")
+    __slots__ = ("body", "encoded", "headers", "pin", "quotations", "size", "stream")
 
     def __init__(
         self,
@@ -38,6 +39,7 @@ class Request:
         size: int | None = None,
         *,
         stream: bool = False,
+        pin: str | None = None,
     ) -> None:
         self.body: Mapping[str, Any] = {**body, "stream": True} if stream else body
         self.encoded = {key: Raw(_encoded(key, value)) for key, value in self.body.items()}
@@ -45,6 +47,7 @@ class Request:
         self.headers = headers
         self.size = size
         self.stream = stream
+        self.pin = pin
         self.quotations = Quotations(self.encoded)
         """Its text, in which what upstreams say is looked for: folded once a turn, if at all."""
 

@@ -22,13 +22,15 @@ from turnout.machines.vocabulary import ErrorKind, RoutingFallbackReason
 SCHEMA: Final = 1
 
 
-class Rung(Struct, frozen=True):
+class Rung(Struct, frozen=True, omit_defaults=True):
     """A target of the ladder as it was."""
 
     target: str
     model: str
     format: str
     fingerprint: str
+    limits: Mapping[str, Any] = {}
+    """What it declares."""
 
 
 class Caller(Struct, frozen=True, omit_defaults=True):
@@ -90,7 +92,7 @@ class ProbeRecord(Struct, frozen=True, omit_defaults=True):
     """Why the turn left it; none if it served or its error went to the caller."""
     answered: bool = False
     last_resort: bool = False
-    """Asked although it was evicted, since every target was."""
+    """Asked although it was ruled out, since every target was."""
     at: float = 0.0
     """When it was classified, in seconds since 1970; 0 if the turn ended before."""
     committed: bool = False
@@ -101,14 +103,19 @@ class WhyPassedOver(StrEnum):
     """Why a target was not probed although the turn's turn might have come to it."""
 
     EVICTED = "evicted"
+    """The session remembers why it would refuse."""
+    GATED = "gated"
+    """It declares limits that the request is beyond."""
 
 
-class PassedOver(Struct, frozen=True):
+class PassedOver(Struct, frozen=True, omit_defaults=True):
     """A target of the ladder that was ruled out, with what ruled it out."""
 
     target: str
     why: WhyPassedOver
     evictions: tuple[Eviction, ...]
+    limit: str = ""
+    """The declared limit that the request is beyond."""
 
 
 class WhyNotTried(StrEnum):
@@ -164,10 +171,18 @@ class AuditRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     standings_after: tuple[Eviction, ...] = ()
     restored: tuple[Eviction, ...] = ()
     """Evictions that this turn contradicted, by serving as last resort."""
+    lifted: tuple[Eviction, ...] = ()
+    """Evictions that did not apply to this turn, by an option of the route."""
+    options: Mapping[str, Any] = {}
+    """The route's options that say who may be probed, where they are not the defaults."""
+    pin: str = ""
+    """The target that the caller wanted first."""
     needs: tuple[str, ...] = ()
     """The features that the request uses, sorted."""
     size: int | None = None
     """The request's estimated size in tokens."""
+    output: int | None = None
+    """The most tokens of output that the request asks for, where a target of the ladder declares a window."""
     usage: Mapping[str, Any] | None = None
     """What the upstream reported of tokens."""
     notes: tuple[str, ...] = ()

@@ -79,6 +79,7 @@ class Drive:
         form = wire.of(route.ladder[0].format)
         self._needs = form.needs(request.body)
         self._size = form.size(request.body) if request.size is None else request.size
+        self._output = form.output(request.body)
         self._turn = self._new_turn(EMPTY)
         self._probe: Probe | None = None
         self._streaming: Streaming | None = None
@@ -330,8 +331,11 @@ class Drive:
             policy=self._route.policy,
             context=context,
             id=self._id,
+            options=self._route.options,
             needs=self._needs,
             size=self._size,
+            output=self._output,
+            pin=self._request.pin,
         )
 
     async def _new_probe(self) -> Probe:

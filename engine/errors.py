@@ -9,7 +9,8 @@
     ├── TurnBroken              the engine, a store under `raise` or the embedder's code failed
     ├── RequestRefused          refused before a machine starts: no turn, no record
     │   ├── InvalidBody
-    │   └── UnknownRoute
+    │   ├── UnknownRoute
+    │   └── UnknownPin
     ├── ConfigurationError      a target, ladder, policy or deployment file that cannot be used
     ├── MemoryTrouble           a memory could not be read or written
     │   └── MemoryRefusal       it is well, and one thing cannot be kept in it or read from it
@@ -117,6 +118,10 @@ class InvalidBody(RequestRefused):
 
 class UnknownRoute(RequestRefused):
     """The caller asked for a route that this router does not have."""
+
+
+class UnknownPin(RequestRefused):
+    """The caller pinned a target that the route does not have."""
 
 
 class ConfigurationError(TurnoutError):

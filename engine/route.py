@@ -10,6 +10,7 @@ from turnout.engine.errors import ConfigurationError
 from turnout.engine.hints import mistyped
 from turnout.engine.policy import DEFAULT_POLICY, Policy
 from turnout.engine.printable import named
+from turnout.engine.selection import NO_OPTIONS, Options
 from turnout.engine.targets import Target
 
 BOUNDS: Final = ("deadline_secs",)
@@ -31,9 +32,11 @@ class Route:
     policy: Policy = field(default=DEFAULT_POLICY)
     deadline_secs: float | None = None
     """Bounds a whole turn, in seconds: every target, attempt and wait."""
+    options: Options = NO_OPTIONS
+    """Who may be probed."""
 
     def __post_init__(self) -> None:
-        if wrong := [*mistyped(vars(self), _TAKES), *_mistakes(self.ladder, self.policy)]:
+        if wrong := [*mistyped(vars(self), _TAKES), *_mistakes(self.ladder, self.policy, self.options)]:
             raise ConfigurationError(f"route {named(self.id)}: {'; '.join(wrong)}")
         names = [target.name for target in self.ladder]
         if not names:
@@ -47,9 +50,11 @@ class Route:
             )
 
 
-def _mistakes(ladder: object, policy: object) -> Iterator[str]:
+def _mistakes(ladder: object, policy: object, options: object) -> Iterator[str]:
     if not isinstance(policy, Policy):
         yield f"policy is of type {type(policy).__name__}; give Policy({{…}})"
+    if not isinstance(options, Options):
+        yield f"options is of type {type(options).__name__}; give Options(…)"
     if not isinstance(ladder, tuple | list):
         yield f"ladder is of type {type(ladder).__name__}; give a list of targets, [Target(…), …]"
     elif others := sorted({type(rung).__name__ for rung in ladder if not isinstance(rung, Target)}):

@@ -22,7 +22,7 @@ from turnout.engine.capture import Capture
 from turnout.engine.clock import Clock, SystemClock
 from turnout.engine.context import Identity
 from turnout.engine.drive import LOG, Drive, Sink, Surroundings
-from turnout.engine.errors import ConfigurationError, InvalidBody, RouterMisused, UnknownRoute
+from turnout.engine.errors import ConfigurationError, InvalidBody, RouterMisused, UnknownPin, UnknownRoute
 from turnout.engine.http import Library, Transports
 from turnout.engine.identity import Asking, as_id, identify
 from turnout.engine.memory import from_url
@@ -35,6 +35,7 @@ from turnout.engine.memory.sqlite import SqliteMemory
 from turnout.engine.policy import Policy
 from turnout.engine.route import BOUNDS, Route
 from turnout.engine.secrets import credential_from_environment
+from turnout.engine.selection import NO_OPTIONS, Options
 from turnout.engine.stream import Stream
 from turnout.engine.targets import Target, unusable_bounds
 from turnout.engine.upstream import HttpUpstream, url
@@ -60,12 +61,13 @@ class Reply:
 class Router:
     """Routes the turns of many sessions. Used by any number of tasks of one event loop.
 
-    Give either a `ladder`, which makes one route together with `on` and `deadline_secs`, or `routes`.
+    Give either a `ladder`, which makes one route with `on`, `deadline_secs` and `options`, or `routes`.
 
     Args:
         ladder: the targets to try, in order.
         on: what a kind of error does, where that differs from the default policy.
         deadline_secs: bounds a whole turn.
+        options: who may be probed.
         routes: several routes, each with its ladder and policy.
         memory: where evictions are kept; a SQLite file `turnout.db` by default. Closed with the router.
         namespace: keeps the sessions of one embedder apart from another's in the same memory.
@@ -95,6 +97,7 @@ class Router:
         ladder: Sequence[Target] = (),
         on: Mapping[str, str] | None = None,
         deadline_secs: float | None = None,
+        options: Options | None = None,
         routes: Iterable[Route] = (),
         memory: Memory | None = None,
         namespace: str = "",
@@ -124,7 +127,7 @@ class Router:
             raise ConfigurationError(
                 "call= makes the calls, and nothing is left for transport= to carry; keep one"
             )
-        routes = _all_routes(ladder, on, deadline_secs, routes)
+        routes = _all_routes(ladder, on, deadline_secs, options, routes)
         self._routes = _by_id(routes, calls=call is not None)
         self._namespace = as_id(namespace)
         self._on_memory_error: OnMemoryError = on_memory_error
@@ -207,6 +210,7 @@ class Router:
         agent: str | None = None,
         subagent: bool | None = None,
         final: bool = False,
+        pin: str | None = None,
         headers: Mapping[str, str] | None = None,
         size: int | None = None,
         request_id: str | None = None,
@@ -220,19 +224,20 @@ class Router:
             agent: makes the turn a sub-agent's, whose evictions are its own.
             subagent: whether it is one, where that is not as `agent` or the headers say.
             final: the last request: forget the session with all its agents, or that agent, afterwards.
+            pin: the target of the ladder that goes first in this turn. It is passed over like any other.
             headers: the caller's HTTP headers; arguments win over what they say.
             size: the request's size in tokens, where the caller knows better than the estimate.
             request_id: the caller's name for the request, for the record.
 
         Raises:
             TurnFailed: with the concrete upstream error and the record.
-            RequestRefused: no such route, or a body that is no JSON object; there was no turn.
+            RequestRefused: no such route or pin, or a body that is no JSON object; there was no turn.
             RouterMisused: closed, or of another event loop or process.
         """
         if isinstance(body, Mapping) and body.get("stream"):
             raise InvalidBody("the body asks for a stream, which turn() does not give; use stream()")
         chosen = self._route(route)
-        request = self._request(body, headers, size)
+        request = self._request(chosen, body, headers, size, pin)
         asking = identify(
             request.headers,
             namespace=self._namespace,
@@ -258,6 +263,7 @@ class Router:
         agent: str | None = None,
         subagent: bool | None = None,
         final: bool = False,
+        pin: str | None = None,
         headers: Mapping[str, str] | None = None,
         size: int | None = None,
         request_id: str | None = None,
@@ -270,13 +276,13 @@ class Router:
         The other arguments are those of `turn`.
 
         Raises:
-            RequestRefused: no such route, or a body that is no JSON object; there was no turn.
+            RequestRefused: no such route or pin, or a body that is no JSON object; there was no turn.
             ConfigurationError: this router calls by `call=`, which brings whole answers.
         """
         if self._calls:
             raise ConfigurationError("call= brings whole answers and no stream; use turn()")
         chosen = self._route(route)
-        request = self._request(body, headers, size, stream=True)
+        request = self._request(chosen, body, headers, size, pin, stream=True)
         asking = identify(
             request.headers,
             namespace=self._namespace,
@@ -355,9 +361,11 @@ class Router:
 
     def _request(
         self,
+        route: Route,
         body: Mapping[str, Any],
         headers: Mapping[str, str] | None,
         size: int | None,
+        pin: str | None,
         *,
         stream: bool = False,
     ) -> Request:
@@ -365,7 +373,10 @@ class Router:
 
         Raises:
             InvalidBody: it is no request.
+            UnknownPin: the route does not have it.
         """
+        if pin is not None and pin not in (names := [target.name for target in route.ladder]):
+            raise UnknownPin(f"route {route.id!r} has no target {pin!r}; pin one of {', '.join(names)}")
         if size is not None and (type(size) is not int or size < 0):
             raise InvalidBody(f"size is {size!r}; give a whole number of tokens, or leave it out")
         lowered = {
@@ -378,7 +389,7 @@ class Router:
         if strange := [key for key in body if not isinstance(key, str)]:
             raise InvalidBody(f"the body has the key {strange[0]!r}; the keys of JSON are strings")
         try:
-            return Request(dict(body), lowered, size, stream=stream)
+            return Request(dict(body), lowered, size, stream=stream, pin=pin)
         except (TypeError, ValueError, RecursionError) as error:
             raise InvalidBody(f"the body is no JSON: {error}") from None
 
@@ -468,6 +479,7 @@ def _all_routes(
     ladder: Sequence[Target],
     on: Mapping[str, str] | None,
     deadline_secs: float | None,
+    options: Options | None,
     routes: Iterable[Route],
 ) -> tuple[Route, ...]:
     """The routes of a router, of which a ladder makes one.
@@ -481,10 +493,10 @@ def _all_routes(
     if others := sorted({type(route).__name__ for route in routes if not isinstance(route, Route)}):
         raise ConfigurationError(f"routes holds {', '.join(others)}; give routes only, Route(…)")
     if not ladder:
-        if routes and (on is not None or deadline_secs is not None):
+        if routes and (on, deadline_secs, options) != (None, None, None):
             raise ConfigurationError(
-                "on and deadline_secs go with a ladder; each of several routes has its own:"
-                " Route(…, policy=Policy({…}), deadline_secs=…)"
+                "on, deadline_secs and options go with a ladder; each of several routes has its own:"
+                " Route(…, policy=Policy({…}), deadline_secs=…, options=Options(…))"
             )
         return routes
     if routes:
@@ -494,7 +506,15 @@ def _all_routes(
     whole: Any = (
         tuple(ladder) if isinstance(ladder, Iterable) else ladder
     )  # what is no ladder the route tells
-    return (Route(id=DEFAULT_ROUTE, ladder=whole, policy=Policy(on), deadline_secs=deadline_secs),)
+    return (
+        Route(
+            id=DEFAULT_ROUTE,
+            ladder=whole,
+            policy=Policy(on),
+            deadline_secs=deadline_secs,
+            options=NO_OPTIONS if options is None else options,
+        ),
+    )
 
 
 def _by_id(routes: Iterable[Route], *, calls: bool) -> Mapping[str, Route]:

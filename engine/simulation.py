@@ -379,6 +379,7 @@ async def _asked(router: Router, stage: _Stage) -> None:
         "agent": turn.agent,
         "subagent": None if turn.agent is None else True,
         "final": turn.final,
+        "pin": turn.pin,
         "headers": turn.headers,
         "size": turn.size,
     }

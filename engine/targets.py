@@ -21,6 +21,7 @@ from turnout.engine.credentials import SHORTEST_SECRET, named_like_a_credential,
 from turnout.engine.errors import ConfigurationError
 from turnout.engine.hints import mistyped
 from turnout.engine.nonfinite import nonfinite
+from turnout.engine.printable import named
 
 NAME: Final = re.compile(r"[A-Za-z0-9._/:-]{1,64}")
 """What a target may be called."""
@@ -48,6 +49,12 @@ BOUNDS: Final = (
     "idle_timeout_secs",
     "timeout_secs",
 )
+
+LIMITS: Final = ("context_window", "input", "tools", "structured_output", "streaming")
+"""What a target may declare of itself."""
+
+MODALITIES: Final = ("text", "image", "audio", "video", "file")
+"""What `input` may list; text goes without saying."""
 
 OWNED: Final[Mapping[str, str]] = {
     "model": "is the target's model id, which is sent with every request",
@@ -122,6 +129,15 @@ class Target(Client):
     name: str = field(kw_only=False)
     model: str = field(default="", kw_only=True)
     """The model id sent upstream; the target's name where none is given."""
+    context_window: int | None = field(default=None, kw_only=True)
+    """The most tokens of request and output that it takes. What a target declares saves the probe that
+    would show it; what is left open rules nothing out.
+    """
+    input: tuple[str, ...] | None = field(default=None, kw_only=True)
+    """The modalities that it takes beside text: `image`, `audio`, `video`, `file`."""
+    tools: bool | None = field(default=None, kw_only=True)
+    structured_output: bool | None = field(default=None, kw_only=True)
+    streaming: bool | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not NAME.fullmatch(self.name):
@@ -143,6 +159,10 @@ class Target(Client):
             yield "its base_url is no address; give one like https://api.example.com/v1"
         if not 0 <= self.max_retries <= 10:
             yield f"max_retries is {self.max_retries}; give 0 to 10"
+        if self.context_window is not None and self.context_window < 1:
+            yield f"context_window is {self.context_window}; give 1 or more tokens, or leave it out"
+        if strange := [named(what) for what in self.input or () if what not in MODALITIES]:
+            yield f"input lists {', '.join(strange)}; give some of {', '.join(MODALITIES)}"
         if self.max_body_bytes < 1:
             yield f"max_body_bytes is {self.max_body_bytes}; give 1 or more"
         if not isinstance(self.errors, tuple | list) or any(type(r) is not ErrorRule for r in self.errors):
@@ -194,9 +214,21 @@ class Target(Client):
         return provider_of(urlsplit(self.base_url).hostname or "")
 
     @cached_property
+    def limits(self) -> Mapping[str, Any]:
+        """What it declares, by the keys of a target."""
+        declared = {key: getattr(self, key) for key in LIMITS}
+        return {key: value for key, value in declared.items() if value is not None}
+
+    @cached_property
+    def limited(self) -> bool:
+        """Whether it declares anything."""
+        return bool(self.limits)
+
+    @cached_property
     def fingerprint(self) -> str:
-        """Names what an eviction was learnt about: another model, address or format is another target."""
-        learnt_about = "\n".join((self.format, safe_url(self.base_url), self.model_id))
+        """Names what an eviction was learnt about: another model, address, format or limit is another one."""
+        limits = [json.dumps(self.limits, sort_keys=True)] if self.limits else []
+        learnt_about = "\n".join((self.format, safe_url(self.base_url), self.model_id, *limits))
         return hashlib.sha256(learnt_about.encode()).hexdigest()[:16]
 
     @cached_property
@@ -222,7 +254,7 @@ class Target(Client):
     @cached_property
     def rung(self) -> Rung:
         """The target as audit records list it."""
-        return Rung(self.name, self.model_id, self.format, self.fingerprint)
+        return Rung(self.name, self.model_id, self.format, self.fingerprint, self.limits)
 
     def __repr__(self) -> str:
         return f"Target({self.name!r}, model={self.model_id!r}, base_url={safe_url(self.base_url)!r})"

@@ -40,6 +40,8 @@ def _story(record: AuditRecord, turn_name: Callable[[str], str]) -> Iterator[str
 
 
 def _why(over: PassedOver, turn_name: Callable[[str], str]) -> str:
+    if over.limit:
+        return f"{over.target} {over.why}: {over.limit}"
     turns = "; ".join(f"in turn {turn_name(e.first.turn)}: {e.reason}" for e in over.evictions)
     return f"{over.target} {over.why} {turns}"
 

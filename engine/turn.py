@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal, get_args
 
+import msgspec
+
 from turnout.engine.audit import (
     SCHEMA,
     AttemptRecord,
@@ -15,12 +17,12 @@ from turnout.engine.audit import (
     ProbeRecord,
     Reread,
     WhyNotTried,
-    WhyPassedOver,
 )
-from turnout.engine.classify.verdict import Feature, Verdict
+from turnout.engine.classify.verdict import Verdict
 from turnout.engine.context import EMPTY, Cause, Eviction, SessionContext
 from turnout.engine.errors import ConfigurationError
 from turnout.engine.policy import DEFAULT_POLICY, Policy
+from turnout.engine.selection import NO_OPTIONS, Options, Selection, Wants
 from turnout.engine.targets import Target
 from turnout.machines import turn as turn_machine
 from turnout.machines.catalog import DIGESTS
@@ -36,10 +38,8 @@ _SERVED: Final = TurnState.SERVED
 _BETWEEN: Final = (_EVICTED, TurnState.SKIPPED)
 _ENDS: Final = (_SERVED, TurnState.FAILED)
 _CONTEXT_WINDOW: Final = Reason.CONTEXT_WINDOW
-_UNTOLD: Final = Feature.OTHER.value
 
 _NOBODY: Final = Caller(remembered=False)
-_NOTHING: Final[Mapping[str, tuple[Eviction, ...]]] = {}
 
 Interruption = Literal["expired", "cancelled", "broken"]
 """The triggers that end a turn where it stands."""
@@ -79,11 +79,14 @@ class Turn:
         policy: what each kind of error does.
         context: what the session remembers, as read when the turn starts.
         id: names the turn in evictions and records.
+        options: the route's options that say who may be probed.
         needs: the features that the request uses.
         size: the request's estimated size in tokens.
+        output: the most tokens of output that it asks for.
+        pin: the target that goes first.
 
     Raises:
-        ConfigurationError: an empty ladder, or one that holds a name twice.
+        ConfigurationError: an empty ladder, one that holds a name twice, or a pin that is none of it.
     """
 
     __slots__ = (
@@ -93,12 +96,13 @@ class Turn:
         "_ladder",
         "_last_resort",
         "_machine",
-        "_needs",
+        "_options",
+        "_pin",
         "_policy",
         "_probes",
         "_rereads",
         "_ruled_out",
-        "_size",
+        "_selection",
         "_steps",
         "_target",
         "eviction",
@@ -113,32 +117,40 @@ class Turn:
         policy: Policy = DEFAULT_POLICY,
         context: SessionContext = EMPTY,
         id: str = "",
+        options: Options = NO_OPTIONS,
         needs: frozenset[str] = frozenset(),
         size: int | None = None,
+        output: int | None = None,
+        pin: str | None = None,
         machine: StepMachine = turn_machine.MACHINE,
     ) -> None:
         if not ladder or len({target.name for target in ladder}) < len(ladder):
             raise ConfigurationError(
                 f"ladder {[target.name for target in ladder]}: give at least one target, and each only once"
             )
+        if pin is not None and pin not in [target.name for target in ladder]:
+            raise ConfigurationError(f"pin {pin!r} is no target of the ladder; give one of it")
         self.id = id
         self.state = str(_PROBING)
         self.eviction: Eviction | None = None
         """What the session has to remember now: set by `act`, to be kept before `advance`."""
         self._ladder = tuple(ladder)
         self._policy = policy
-        self._needs = needs
-        self._size = size
+        self._options = options
+        self._pin = pin
         self._machine = machine
         self._steps: list[Step] = []
         self._probes: list[ProbeRecord] = []
         self._rereads: list[Reread] = []
         self._asked: set[str] = set()
         self._before = self._context = context
-        self._ruled_out = self._honoured(context)
+        self._selection = Selection(
+            ladder, policy, wants=Wants(needs, size, output), options=options, pin=pin
+        )
+        self._ruled_out = self._selection.rulings(context)
         eligible = self._first_eligible()
         self._last_resort = eligible is None
-        self._target = eligible or self._survivor()
+        self._target = eligible or self._selection.last_resort(self._ruled_out)
 
     # -- what the caller asks
 
@@ -178,8 +190,8 @@ class Turn:
         """The evictions that this turn contradicted: as last resort, their target has served."""
         if self.state != _SERVED or not self._last_resort:
             return ()
-        served = self._probes[-1].target
-        return tuple(e for e in self._ruled_out[served] if e.contradicted_by(self._needs))
+        served = self._ruled_out[self._probes[-1].target]
+        return tuple(e for e in served.evictions if e.contradicted_by(self._selection.wants.needs))
 
     # -- what the caller tells
 
@@ -223,6 +235,8 @@ class Turn:
         if self.state == _EVICTED and probe.reason is not None and probe.verdict is not None:
             self.eviction = self._evicting(probe, probe.reason, probe.verdict)
             self._context = self._context.record(self.eviction)
+            if probe.reason is _CONTEXT_WINDOW:
+                self._selection.overflowed(self._target)
         elif self._last_resort:
             for eviction in self.restored:
                 self._context = self._context.remove(eviction)
@@ -237,6 +251,7 @@ class Turn:
             raise StepRefused(f"turn {self.id!r} cannot go on to another target: it is {self.state}")
         if context is not None:
             self._reread(context)
+        self._ruled_out = self._selection.rulings(self._context)
         self._step("advance")
         self.eviction = None
         if self.state == _PROBING:
@@ -290,7 +305,7 @@ class Turn:
         """
         if not self.ended:
             raise StepRefused(f"turn {self.id!r} has not ended: it is {self.state}")
-        caller = caller or _NOBODY
+        caller, wants = caller or _NOBODY, self._selection.wants
         ended_by = self._steps[-1].trigger
         return AuditRecord(
             schema=SCHEMA,
@@ -315,46 +330,23 @@ class Turn:
             rereads=tuple(self._rereads),
             standings_after=self._context.evictions if self._context and not caller.final else (),
             restored=self.restored,
-            needs=tuple(sorted(self._needs)) if self._needs else (),
-            size=self._size,
+            lifted=self._selection.lifted,
+            options=msgspec.to_builtins(self._options),
+            pin=self._pin or "",
+            needs=tuple(sorted(wants.needs)) if wants.needs else (),
+            size=wants.size,
+            output=wants.output if any(target.context_window for target in self._ladder) else None,
             usage=usage,
             notes=notes,
         )
 
     # -- selection
 
-    def _honoured(self, context: SessionContext) -> Mapping[str, tuple[Eviction, ...]]:
-        """What rules out each target: evictions of it as it is, for reasons that this policy evicts."""
-        if not context:
-            return _NOTHING
-        remembered = self._policy.remembered
-        found = {
-            target.name: tuple(
-                e for e in context.of(target.name, target.fingerprint) if e.reason in remembered
-            )
-            for target in self._ladder
-        }
-        return {name: evictions for name, evictions in found.items() if evictions}
-
     def _first_eligible(self) -> Target | None:
-        for target in self._ladder:
+        for target in self._selection.ladder:
             if target.name not in self._ruled_out and target.name not in self._asked:
                 return target
         return None
-
-    def _survivor(self) -> Target:
-        """Of targets that are all ruled out, the one that is probed all the same.
-
-        One that is out for its window alone comes first, since a conversation can shrink;
-        then the oldest first cause; then ladder order, which `min` keeps. One that is out for
-        both reasons counts as a capability reject: no shrinking helps it.
-        """
-
-        def last_ruled_out(target: Target) -> tuple[bool, float]:
-            evictions = self._ruled_out[target.name]
-            return any(e.reason is Reason.CAPABILITY for e in evictions), min(e.first.at for e in evictions)
-
-        return min(self._ladder, key=last_ruled_out)
 
     def _reread(self, context: SessionContext) -> None:
         # what this turn recorded stays in, whether or not the store had it yet
@@ -364,13 +356,12 @@ class Turn:
         if context != self._context:
             self._rereads.append(Reread(len(self._steps), context.evictions))
         self._context = context
-        self._ruled_out = self._honoured(context)
 
     def _passed_over(self) -> tuple[PassedOver, ...]:
         if not self._ruled_out:
             return ()
         return tuple(
-            PassedOver(target.name, WhyPassedOver.EVICTED, self._ruled_out[target.name])
+            PassedOver(target.name, *self._ruled_out[target.name])
             for target in self._ladder
             if target.name in self._ruled_out and target.name not in self._asked
         )
@@ -391,7 +382,7 @@ class Turn:
 
     def _evicting(self, probe: ProbeRecord, reason: Reason, verdict: Verdict) -> Eviction:
         overflowed = reason is _CONTEXT_WINDOW
-        refused = tuple(sorted(verdict.features)) or (_UNTOLD,)
+        refused = self._selection.refused(verdict.features)
         return Eviction(
             probe.target,
             reason,
@@ -408,6 +399,6 @@ class Turn:
             ),
             latest_turn=self.id,
             latest_at=probe.at,
-            size=self._size if overflowed else None,
+            size=self._selection.wants.size if overflowed else None,
             refused=frozenset() if overflowed else frozenset({refused}),
         )

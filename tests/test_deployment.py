@@ -313,7 +313,7 @@ def test_a_file_with_many_mistakes_gives_all_of_them_at_once(file: Path, snapsho
 
         [targets.b]
         llm_client = "two"
-        context_window = 8192
+        context_window = 0
 
         [targets.c]
 
@@ -346,7 +346,7 @@ class TestKeys:
             (
                 small(route={"fallbackModel": "b"}),
                 "error: [routes.chat] fallbackModel: is unknown here;"
-                " choose from id, ladder, on, deadline_secs",
+                " choose from id, ladder, on, deadline_secs, capability_scope, readmit_below",
             ),
             (
                 small({"breaker": {}}),
@@ -357,8 +357,24 @@ class TestKeys:
                 "error: [routes.chat] affinity: is not supported by this version of turnout",
             ),
             (
-                small(target={"tools": False}),
-                "error: [targets.a] tools: is not supported by this version of turnout",
+                small(target={"tools": "no"}),
+                "error: [targets.a] tools: is a string; give true or false",
+            ),
+            (
+                small(target={"context_window": 0}),
+                "error: [targets.a] context_window: is 0; give 1 to 1000000000",
+            ),
+            (
+                small(target={"input": ["image", "smell"]}),
+                "error: [targets.a] input: lists 'smell'; give some of text, image, audio, video, file",
+            ),
+            (
+                small(route={"capability_scope": "session"}),
+                "error: [routes.chat] capability_scope: is 'session'; give target or feature",
+            ),
+            (
+                small(route={"readmit_below": 80}),
+                "error: [routes.chat] readmit_below: is 80; give a share above 0, at most 1",
             ),
             (
                 small({"format": "grpc"}),

@@ -18,6 +18,7 @@ from world import (
 )
 
 from turnout.engine.policy import DEFAULT, Policy, case_of
+from turnout.engine.selection import Options
 from turnout.machines.vocabulary import ErrorKind, RoutingFallbackReason
 
 
@@ -55,6 +56,41 @@ def test_a_feature_that_the_turn_does_not_need_is_not_contradicted() -> None:
 def test_what_an_overlapping_turn_evicts_is_not_probed() -> None:
     all_holds(one_turn(World(3, overlap=True)))
     all_holds(sessions(World(2, overlap=True)))
+
+
+NEEDS = (frozenset[str](), frozenset({"image"}))
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_every_session_keeps_the_rules_where_evictions_go_by_features(size: int) -> None:
+    outcomes = (*ONE_OF_EACH, NO_IMAGES)
+    all_holds(sessions(World(size, outcomes, needs=NEEDS, options=Options(capability_scope="feature"))))
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_every_session_keeps_the_rules_where_a_conversation_may_shrink(size: int) -> None:
+    """Sizes on both sides of the share, and of a share of the share."""
+    sizes = (None, 100, 79, 80, 60)
+    all_holds(sessions(World(size, sizes=sizes, options=Options(readmit_below=0.8))))
+
+
+@pytest.mark.parametrize("windows", [(100,), (50, 100), (100, None), (None, 50), (100, 100)])
+def test_every_session_keeps_the_rules_where_windows_are_declared(windows: tuple[int | None, ...]) -> None:
+    for size in (1, 2):
+        all_holds(sessions(World(size, sizes=(None, 50, 51, 101), windows=windows)))
+
+
+@pytest.mark.slow
+def test_every_session_keeps_the_rules_with_all_options_together() -> None:
+    world = World(
+        2,
+        (*ONE_OF_EACH, NO_IMAGES),
+        needs=NEEDS,
+        sizes=(100, 70),
+        options=Options(capability_scope="feature", readmit_below=0.8),
+        windows=(90, 120),
+    )
+    all_holds(sessions(world))
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])

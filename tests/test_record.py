@@ -8,6 +8,7 @@ from world import CAPABILITY, EVERY_KIND, World
 from turnout.engine.audit import AuditRecord, decode, encode
 from turnout.engine.context import SessionContext
 from turnout.engine.policy import Action, Policy
+from turnout.engine.selection import Options
 from turnout.engine.targets import Target
 from turnout.engine.turn import Turn
 
@@ -17,12 +18,15 @@ INTERRUPTIONS = ("expired", "cancelled", "broken")
 def replayed(record: AuditRecord) -> Turn:
     """The turn of a record, played again from nothing else."""
     turn = Turn(
-        [Target(rung.target, model=rung.model) for rung in record.ladder],
+        [Target(rung.target, model=rung.model, **rung.limits) for rung in record.ladder],
         policy=Policy.of_table({case: Action(action) for case, action in record.policy.items()}),
         context=SessionContext(record.standings_before),
         id=record.turn,
+        options=Options(**record.options),
         needs=frozenset(record.needs),
         size=record.size,
+        output=record.output,
+        pin=record.pin or None,
     )
     rereads = {reread.before_step: SessionContext(reread.evictions) for reread in record.rereads}
     probes = iter(record.probes)

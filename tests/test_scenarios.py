@@ -408,7 +408,10 @@ def test_a_turn_that_nothing_will_ever_end_is_a_mistake_in_the_file() -> None:
             "turns = [{ request = { stream = true } }]",
             "turns[1].request.stream: is not read here; leave it out, and give the turn itself stream = true",
         ),
-        ("turns = [{ pin = 'small' }]", "turns[1].pin: is not supported by this version of turnout"),
+        (
+            "turns = [{ pin = 'huge' }]",
+            "turns[1].pin: names 'huge', which is not in the ladder; choose from small, large",
+        ),
         ("turns = [{ stream = 'yes' }]", "turns[1].stream: is a string; give true or false"),
         (
             "turns = [{ stream = true }, { upstream = { small = [{ raises = 'a bug' }] } }]",
@@ -620,7 +623,7 @@ def test_all_mistakes_are_told_at_once_in_the_order_of_the_file() -> None:
         [client]
         max_retries = "two"
         [[turns]]
-        pin = "small"
+        final = "yes"
         [turns.expect]
         state = "done"
         [[turns]]
@@ -629,7 +632,7 @@ def test_all_mistakes_are_told_at_once_in_the_order_of_the_file() -> None:
     assert [line.partition(": ")[0] for line in wrong(text)] == [
         "client.max_retries",
         "naem",
-        "turns[1].pin",
+        "turns[1].final",
         "turns[1].expect.state",
         "turns[2].repeat",
     ]

@@ -22,6 +22,7 @@ from turnout.engine.errors import (
     StreamInterrupted,
     TurnBroken,
     TurnFailed,
+    UnknownPin,
     UnknownRoute,
     UpstreamError,
 )
@@ -32,6 +33,7 @@ from turnout.engine.memory.sqlite import SqliteMemory
 from turnout.engine.policy import Action, Policy
 from turnout.engine.route import Route
 from turnout.engine.router import Reply, Router
+from turnout.engine.selection import Options
 from turnout.engine.sinks import JsonLines
 from turnout.engine.sse import StreamEvent
 from turnout.engine.stream import Stream
@@ -60,6 +62,7 @@ __all__ = [
     "MemoryHealth",
     "MemoryRefusal",
     "MemoryTrouble",
+    "Options",
     "Policy",
     "Reply",
     "RequestRefused",
@@ -77,6 +80,7 @@ __all__ = [
     "TurnBroken",
     "TurnFailed",
     "TurnoutError",
+    "UnknownPin",
     "UnknownRoute",
     "UpstreamError",
     "Verdict",

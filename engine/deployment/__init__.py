@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Final, Literal, get_type_hints
 
-from turnout.engine import capture, policy
+from turnout.engine import capture, policy, selection
 from turnout.engine.credentials import CREDENTIAL, SHORTEST_SECRET, is_credential, variable_named
 from turnout.engine.deployment.bounds import Tables, never_acting
 from turnout.engine.deployment.checks import (
@@ -34,7 +34,8 @@ from turnout.engine.memory import redis_url
 from turnout.engine.policy import Policy
 from turnout.engine.printable import did_you_mean, named
 from turnout.engine.route import Route
-from turnout.engine.targets import NAME, Client, Target, sendable
+from turnout.engine.selection import Options
+from turnout.engine.targets import LIMITS, NAME, Client, Target, sendable
 
 SCHEMA: Final = 1
 """The version of the file's schema that is read."""
@@ -115,12 +116,20 @@ CLIENT: Final[Keys] = {
     **{f.name: _HINTS[f.name] for f in fields(Client) if f.name != "api_key"},
     "errors": tuple[Table, ...],
 }
-TARGET: Final[Keys] = {"id": str, "llm_client": str, **CLIENT}
+_LIMITS: Final = get_type_hints(Target)
+TARGET: Final[Keys] = {
+    "id": str,
+    "llm_client": str,
+    **CLIENT,
+    **{key: _LIMITS[key] for key in LIMITS},
+}
+OPTIONS: Final[Keys] = get_type_hints(Options)
 ROUTE: Final[Keys] = {
     "id": str,
     "ladder": tuple[str, ...],
     "on": Mapping[str, str],
     "deadline_secs": float | None,
+    **OPTIONS,
 }
 MEMORY: Final[Keys] = get_type_hints(MemorySettings)
 HTTP: Final[Keys] = get_type_hints(HttpSettings)
@@ -350,6 +359,9 @@ class _Examiner:
         on = values.get("on", {})
         for kind, what in policy.mistakes(on):
             self.findings.error((*path, "on"), kind, what)
+        for key, what in selection.mistakes(values):
+            if not self.findings.at(path, key):
+                self.findings.error(path, key, what)
         if self._lacks(path, values, "ladder"):
             self.findings.error(path, "ladder", "is missing; list the targets to try, in order")
         names: Sequence[str] = values.get("ladder", ())
@@ -359,7 +371,13 @@ class _Examiner:
         if "ladder" not in values or self.findings.wrong(path) or len(ladder) < len(names):
             return None
         try:
-            return Route(id=id, ladder=ladder, policy=Policy(on), deadline_secs=values.get("deadline_secs"))
+            return Route(
+                id=id,
+                ladder=ladder,
+                policy=Policy(on),
+                deadline_secs=values.get("deadline_secs"),
+                options=Options(**{key: values[key] for key in OPTIONS if key in values}),
+            )
         except ConfigurationError as refused:
             self.findings.error(path, "ladder", str(refused).removeprefix(f"route {id!r}: "))
             return None

@@ -17,7 +17,7 @@ from turnout.engine.credentials import CREDENTIAL, in_url, named_like_a_credenti
 from turnout.engine.http import is_usable
 from turnout.engine.memory import redis_url
 from turnout.engine.printable import named
-from turnout.engine.targets import FRAMING, HEADER, MAX_SECS, OURS, unsendable, usable
+from turnout.engine.targets import FRAMING, HEADER, MAX_SECS, MODALITIES, OURS, unsendable, usable
 from turnout.engine.upstream import NEVER_FORWARDED
 
 
@@ -35,6 +35,7 @@ RANGES: Final[Mapping[str, tuple[float, float]]] = {
     "max_retries": (0, 10),
     "max_retry_after_secs": (0, int(MAX_SECS)),
     "max_body_bytes": (1, 2**30),
+    "context_window": (1, 10**9),
     "ttl_secs": (1, int(MAX_SECS)),
     "max_sessions": (1, 10**9),
     "max_bytes": (1024, 2**26),
@@ -232,6 +233,11 @@ def _as_it_stands(path: str) -> Iterator[Mistake]:
         yield Mistake("holds $, which is taken as it stands; write the whole path")
 
 
+def _input(value: tuple[str, ...]) -> Iterator[Mistake]:
+    if strange := [named(what) for what in value if what not in MODALITIES]:
+        yield Mistake(f"lists {', '.join(strange)}; give some of {', '.join(MODALITIES)}")
+
+
 _CHECKS: Final[Mapping[str, Callable[[Any], Iterator[Mistake]]]] = {
     "base_url": _base_url,
     "api_key_env": _api_key_env,
@@ -242,4 +248,5 @@ _CHECKS: Final[Mapping[str, Callable[[Any], Iterator[Mistake]]]] = {
     "url": memory_url,
     "dir": _dir,
     "ca_file": _ca_file,
+    "input": _input,
 }

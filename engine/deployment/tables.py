@@ -17,12 +17,7 @@ Table = Mapping[str, Any]
 Keys = Mapping[str, Any]
 """The keys that a table may have, and the type of each."""
 
-NOT_YET: Final = frozenset(
-    {
-        *("breaker", "capability_scope", "readmit_below", "affinity"),
-        *("context_window", "input", "tools", "structured_output", "streaming"),
-    }
-)
+NOT_YET: Final = frozenset({"breaker", "affinity"})
 """Keys that a later version reads."""
 
 _MEANT: Final[Mapping[str, str]] = {
@@ -37,7 +32,9 @@ _MEANT: Final[Mapping[str, str]] = {
 
 _WORDS: Final[Mapping[Any, str]] = {
     bool: "true or false",
+    bool | None: "true or false",
     int: "a whole number",
+    int | None: "a whole number",
     float: "a number",
     float | None: "a number",
     str: "a string",

@@ -23,6 +23,7 @@ class PlannedTurn:
     agent: str | None = None
     """Makes it a sub-agent's; empty, one that sent no id."""
     final: bool = False
+    pin: str | None = None
     stream: bool = False
     size: int | None = None
     request: Mapping[str, Any]

@@ -23,7 +23,6 @@ from turnout.engine.scenario.shared import deployment_of, place_of, reloaded, ro
 from turnout.engine.scenario.tables import (
     EXPECT,
     HAVE_TO_BE_TRUE,
-    KEYS_NOT_YET,
     RANGES,
     SHARED,
     TOP,
@@ -141,8 +140,6 @@ class _Reader:
 
     def _read(self, path: Place, table: Table, keys: Keys) -> dict[str, Any]:
         """The values of a table as far as they can be used."""
-        for key in table.keys() & KEYS_NOT_YET:
-            self._findings.error(path, key, "is not supported by this version of turnout")
         values: dict[str, Any] = read(self._findings, path, table, keys)
         for key, value in values.items():
             self._check(path, key, value)
@@ -227,8 +224,9 @@ class _Reader:
         if values["request"].get("stream"):
             what = "is not read here; leave it out, and give the turn itself stream = true"
             self._findings.error((*path, "request"), "stream", what)
-        if "restore" in values:
-            self._name(path, "restore", values["restore"], ladder)
+        for key in ("restore", "pin"):
+            if key in values:
+                self._name(path, key, values[key], ladder)
         upstream = {}
         for name, answers in values.get("upstream", {}).items():
             self._name((*path, "upstream"), name, name, ladder)
@@ -282,7 +280,7 @@ class _Reader:
     def _answer(self, path: Place, answer: Table) -> Scripted | None:
         """One answer; None if it has mistakes."""
         forms = [form for form in ANSWERS if form in answer]
-        if len(forms) != 1 and not answer.keys() & KEYS_NOT_YET:
+        if len(forms) != 1:
             told = f"has {' and '.join(forms)}" if forms else "tells no answer"
             self._findings.error(path, "", f"{told}; give one of {', '.join(ANSWERS)}")
             return None

@@ -28,6 +28,7 @@ TURN: Final[Keys] = {
     "session": str,
     "agent": str,
     "final": bool,
+    "pin": str,
     "stream": bool,
     "size": int,
     "request": Mapping[str, object],
@@ -63,8 +64,7 @@ EXPECT: Final[Keys] = {
     "stripped": Table,
 }
 
-KEYS_NOT_YET: Final = frozenset({"pin"})
-WORDS_NOT_YET: Final = frozenset({"gated", "cooling"})
+WORDS_NOT_YET: Final = frozenset({"cooling"})
 """What a later version of the format plays."""
 
 _LONGEST: Final = int(MAX_SECS)

@@ -69,6 +69,10 @@ class Wire(Protocol):
         """The features that a request uses (`Feature` values), its history included."""
         ...
 
+    def output(self, body: Mapping[str, Any], /) -> int | None:
+        """The most tokens of output that a request asks for; None where it sets no limit."""
+        ...
+
     def size(self, body: Mapping[str, Any], /) -> int:
         """The estimated size of a request in tokens."""
         ...

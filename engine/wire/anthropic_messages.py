@@ -17,6 +17,7 @@ from turnout.engine.wire.values import (
     json_length,
     kind,
     length,
+    limit,
     mapping,
     merged,
     said,
@@ -62,6 +63,9 @@ WITHIN: Final = ("content", "source")
 TEXTS: Final = ("content", "text", "thinking")
 """Where a message or a block holds text."""
 
+OUTPUT: Final = ("max_tokens",)
+"""Where a request limits the tokens of its output, the key that counts first."""
+
 USAGE: Final = ("input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 DETAILS: Final[Mapping[str, tuple[str, str]]] = {
     "reasoning_tokens": ("output_tokens_details", "thinking_tokens"),
@@ -102,6 +106,11 @@ def needs(body: Mapping[str, Any]) -> frozenset[str]:
     if mapping(body.get("output_config")).get("format"):
         found.add(Feature.STRUCTURED_OUTPUT)
     return values(found)
+
+
+def output(body: Mapping[str, Any]) -> int | None:
+    """The most tokens of output that the request asks for; None where it sets no limit."""
+    return limit(body, OUTPUT)
 
 
 def size(body: Mapping[str, Any]) -> int:

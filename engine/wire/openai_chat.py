@@ -20,6 +20,7 @@ from turnout.engine.wire.values import (
     json_length,
     kind,
     length,
+    limit,
     mapping,
     merged,
     objects,
@@ -61,6 +62,9 @@ WITHIN: Final = ("content", "thinking", "tool_calls", "function", "custom", "fun
 TEXTS: Final = ("content", "text", "thinking", "arguments", "input")
 """Where a message, a part or a call holds text."""
 
+OUTPUT: Final = ("max_completion_tokens", "max_tokens")
+"""Where a request limits the tokens of its output, the key that counts first."""
+
 USAGE: Final = ("prompt_tokens", "completion_tokens", "total_tokens")
 DETAILS: Final[Mapping[str, tuple[str, str]]] = {
     "cached_tokens": ("prompt_tokens_details", "cached_tokens"),
@@ -99,6 +103,11 @@ def needs(body: Mapping[str, Any]) -> frozenset[str]:
     if formatted(body.get("response_format")):
         found.add(Feature.STRUCTURED_OUTPUT)
     return values(found)
+
+
+def output(body: Mapping[str, Any]) -> int | None:
+    """The most tokens of output that the request asks for; None where it sets no limit."""
+    return limit(body, OUTPUT)
 
 
 def size(body: Mapping[str, Any]) -> int:

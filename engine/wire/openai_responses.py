@@ -18,6 +18,7 @@ from turnout.engine.wire.values import (
     json_length,
     kind,
     length,
+    limit,
     mapping,
     merged,
     objects,
@@ -67,6 +68,9 @@ TEXTS: Final = ("content", "text", "refusal", "arguments", "input", "output", "c
 FAILED: Final = ("error", "response.failed")
 """Events that end a stream badly."""
 
+OUTPUT: Final = ("max_output_tokens",)
+"""Where a request limits the tokens of its output, the key that counts first."""
+
 USAGE: Final = ("input_tokens", "output_tokens", "total_tokens")
 DETAILS: Final[Mapping[str, tuple[str, str]]] = {
     "cached_tokens": ("input_tokens_details", "cached_tokens"),
@@ -106,6 +110,11 @@ def needs(body: Mapping[str, Any]) -> frozenset[str]:
     if formatted(mapping(body.get("text")).get("format")):
         found.add(Feature.STRUCTURED_OUTPUT)
     return values(found)
+
+
+def output(body: Mapping[str, Any]) -> int | None:
+    """The most tokens of output that the request asks for; None where it sets no limit."""
+    return limit(body, OUTPUT)
 
 
 def size(body: Mapping[str, Any]) -> int:

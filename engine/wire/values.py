@@ -79,6 +79,11 @@ def tokens(characters: int) -> int:
     return -(-characters // CHARS_PER_TOKEN)
 
 
+def limit(body: Mapping[str, Any], keys: Iterable[str]) -> int | None:
+    """The first whole number above 0 that stands under one of these keys."""
+    return next((n for key in keys if type(n := body.get(key)) is int and n > 0), None)
+
+
 def used(body: Mapping[str, Any], keys: Mapping[str, tuple[Feature, ...]]) -> set[Feature]:
     """What every request needs, and what its top-level keys do that are not null, false or empty."""
     found = {*ALWAYS, *(need for key, needed in keys.items() if body.get(key) for need in needed)}

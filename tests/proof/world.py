@@ -23,6 +23,7 @@ from turnout.engine.audit import AttemptRecord
 from turnout.engine.classify.verdict import Evidence, Verdict
 from turnout.engine.context import Cause, Eviction, SessionContext
 from turnout.engine.policy import DEFAULT_POLICY, Policy
+from turnout.engine.selection import NO_OPTIONS, Options
 from turnout.engine.targets import Target
 from turnout.engine.turn import Turn
 from turnout.machines import turn as turn_machine
@@ -120,6 +121,8 @@ class Property(StrEnum):
 
     ONCE = "a target is probed at most once per turn"
     NOT_AGAIN = "what answered context_window or capability is not probed again while another is eligible"
+    LIFTED = "an option lifts what it says: a feature not needed, a size that is small enough again"
+    GATED = "who declares a limit that the turn is beyond is not probed while another is eligible"
     ELIGIBLE = "nothing else rules a target out: one that was unavailable is asked again in its place"
     LAST_RESORT = "if all are out, exactly the one that the rules name is probed"
     FALLBACK = "a fallback with an untried eligible target probes it"
@@ -140,6 +143,8 @@ class Remembered(NamedTuple):
     target: str
     reason: str
     refused: frozenset[tuple[str, ...]]
+    size: int | None = None
+    """The smallest that overflowed."""
 
 
 Memory = tuple[Remembered, ...]
@@ -164,6 +169,9 @@ class World:
         size: the number of targets.
         outcomes: what a target can answer.
         needs: the features that a turn may need.
+        sizes: the sizes that a turn may have.
+        options: of the route.
+        windows: what each target declares, the first ones of the ladder first.
         overlap: whether other turns of the session evict targets meanwhile.
     """
 
@@ -172,11 +180,16 @@ class World:
     machine: StepMachine = turn_machine.MACHINE
     policy: Policy = DEFAULT_POLICY
     needs: Sequence[frozenset[str]] = (frozenset(),)
+    sizes: Sequence[int | None] = (None,)
+    options: Options = NO_OPTIONS
+    windows: Sequence[int | None] = ()
     overlap: bool = False
     ladder: tuple[Target, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "ladder", tuple(Target(f"t{i + 1}") for i in range(self.size)))
+        windows = [*self.windows, *(None for _ in range(self.size))]
+        ladder = tuple(Target(f"t{i + 1}", context_window=windows[i]) for i in range(self.size))
+        object.__setattr__(self, "ladder", ladder)
 
     def context(self, memory: Memory) -> SessionContext:
         """What a store would return that has been told this, one thing a second."""
@@ -189,6 +202,7 @@ class World:
                 first=Cause(f"before{at}", at, Kind(kept.reason), Evidence("told")),
                 latest_turn=f"before{at}",
                 latest_at=at,
+                size=kept.size,
                 refused=kept.refused,
             )
             for at, kept in enumerate(memory)
@@ -197,7 +211,7 @@ class World:
 
 def kept_in(context: SessionContext) -> Memory:
     """What a context says, as the witness would put it."""
-    return tuple(Remembered(e.target, str(e.reason), e.refused) for e in context.evictions)
+    return tuple(Remembered(e.target, str(e.reason), e.refused, e.size) for e in context.evictions)
 
 
 class Ending(NamedTuple):
@@ -228,8 +242,11 @@ class _Play:
         self.before = before
         self.store = store
         self.needs = choose(world.needs)
+        self.size = choose(world.sizes)
+        self.overflowed = 0
+        """The largest declared window that has overflowed in this turn."""
         self.answered = list(before.answered)
-        self.last_resort = bool(self.answered) and not self.eligible(probed=())
+        self.last_resort = not self.eligible(probed=())
         self.probed: list[str] = []
         self.interrupted = False
         self.served = False
@@ -243,7 +260,9 @@ class _Play:
                 policy=self.world.policy,
                 context=self.store,
                 id="now",
+                options=self.world.options,
                 needs=self.needs,
+                size=self.size,
                 machine=self.world.machine,
             )
             self.run()
@@ -331,22 +350,47 @@ class _Play:
             self.violated[rule] = None
 
     def eligible(self, probed: Iterable[str]) -> list[str]:
-        out = {kept.target for kept in self.answered}.union(probed)
-        return [target.name for target in self.world.ladder if target.name not in out]
+        out = {kept.target for kept in self.answered if self.applies(kept)}.union(probed)
+        return [t.name for t in self.world.ladder if t.name not in out and not self.gated(t)]
+
+    def applies(self, kept: Remembered) -> bool:
+        """Whether what was told counts in this turn."""
+        options = self.world.options
+        if kept.reason == "capability":
+            return options.capability_scope == "target" or self.refused_again(kept)
+        if options.readmit_below is None or kept.size is None or self.size is None:
+            return True
+        return self.size / kept.size >= options.readmit_below
+
+    def refused_again(self, kept: Remembered) -> bool:
+        return any("other" in refused or self.needs >= set(refused) for refused in kept.refused)
+
+    def gated(self, target: Target) -> bool:
+        window = target.context_window
+        return window is not None and (window <= self.overflowed or (self.size or 0) > window)
 
     def check_choice(self, target: str) -> None:
         self.check(Property.ONCE, target not in self.probed)
         if self.last_resort:
             self.check(Property.LAST_RESORT, not self.probed and target == self.survivor())
         elif eligible := self.eligible(self.probed):
-            self.check(Property.NOT_AGAIN, all(kept.target != target for kept in self.answered))
-            in_order = [rung.name for rung in self.world.ladder]
-            self.check(Property.ELIGIBLE, in_order.index(target) <= in_order.index(eligible[0]))
+            told = [kept for kept in self.answered if kept.target == target]
+            self.check(Property.NOT_AGAIN, not any(map(self.applies, told)))
+            self.check(Property.LIFTED, not told or target in eligible)
+            in_order = {rung.name: rung for rung in self.world.ladder}
+            self.check(Property.GATED, not self.gated(in_order[target]))
+            places = list(in_order)
+            self.check(Property.ELIGIBLE, places.index(target) <= places.index(eligible[0]))
 
     def survivor(self) -> str:
-        """A conversation can shrink, a capability does not grow; then who was told first."""
-        incapable = {kept.target for kept in self.answered if kept.reason == "capability"}
-        by_first_cause = list(dict.fromkeys(kept.target for kept in self.answered))
+        """Who is nearest to fitting; else a conversation can shrink, a capability does not grow; then who
+        was told first.
+        """
+        told = [kept for kept in self.answered if self.applies(kept)]
+        by_first_cause = list(dict.fromkeys(kept.target for kept in told))
+        if too_small := [t for t in self.world.ladder if t.name not in by_first_cause]:
+            return max(too_small, key=lambda target: target.context_window or 0).name
+        incapable = {kept.target for kept in told if kept.reason == "capability"}
         return min(by_first_cause, key=lambda target: (target in incapable, by_first_cause.index(target)))
 
     def note(self, target: str, outcome: Outcome) -> None:
@@ -360,23 +404,37 @@ class _Play:
         else:
             self.check(Property.ENDING, turn.ended)
         if effect in REMEMBERED:
-            self.remember(Remembered(target, str(effect), outcome.refused))
+            self.remember(self.told_by(target, outcome))
         if self.served and self.last_resort:
             self.answered = [kept for kept in self.answered if not self.contradicted(target, kept)]
+
+    def told_by(self, target: str, outcome: Outcome) -> Remembered:
+        if outcome.effect is Effect.REMEMBERED_WINDOW:
+            (rung,) = [rung for rung in self.world.ladder if rung.name == target]
+            self.overflowed = max(self.overflowed, rung.context_window or 0)
+            return Remembered(target, str(outcome.effect), outcome.refused, self.size)
+        refused = outcome.refused
+        if self.world.options.capability_scope == "feature":
+            # what it refuses and the turn does not need is refused whatever the turn needs
+            refused = frozenset(
+                told if self.needs >= set(told) else tuple(sorted({*told, "other"})) for told in refused
+            )
+        return Remembered(target, str(outcome.effect), refused)
 
     def remember(self, told: Remembered) -> None:
         for place, kept in enumerate(self.answered):
             if kept[:2] == told[:2]:
-                self.answered[place] = kept._replace(refused=kept.refused | told.refused)
+                sizes = [size for size in (kept.size, told.size) if size is not None]
+                self.answered[place] = kept._replace(
+                    refused=kept.refused | told.refused, size=min(sizes, default=None)
+                )
                 return
         self.answered.append(told)
 
     def contradicted(self, target: str, kept: Remembered) -> bool:
-        if kept.target != target:
+        if kept.target != target or not self.applies(kept):
             return False
-        return kept.reason == "context_window" or any(
-            "other" in refused or self.needs.issuperset(refused) for refused in kept.refused
-        )
+        return kept.reason == "context_window" or self.refused_again(kept)
 
     def end(self) -> None:
         turn = self.turn

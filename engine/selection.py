@@ -1,0 +1,249 @@
+"""Who may be probed in a turn: what orders its ladder, and what rules a target out of it.
+
+    orders     `pin` puts a target first
+    filters    evicted   the session remembers why it would refuse (`capability_scope`, `readmit_below`)
+               gated     it declares limits that the request is beyond
+
+The filters are asked in that order, and the first that matches is the reason shown. If all targets
+are out and none was probed yet, one is probed all the same: of those that are gated the one nearest to
+fitting, else the survivor of those that are evicted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final, Literal, NamedTuple, get_args
+
+from msgspec import Struct, structs
+
+from turnout.engine.audit import WhyPassedOver
+from turnout.engine.classify.verdict import Feature
+from turnout.engine.context import Eviction, SessionContext
+from turnout.engine.errors import ConfigurationError
+from turnout.engine.policy import Policy
+from turnout.engine.printable import named
+from turnout.engine.targets import LIMITS, MODALITIES, Target
+from turnout.machines.vocabulary import RoutingFallbackReason as Reason
+
+Scope = Literal["target", "feature"]
+
+
+class Options(Struct, frozen=True, omit_defaults=True):
+    """The options of a route that say who may be probed. Each is off unless it is given.
+
+    Raises:
+        ConfigurationError: a value that cannot be used.
+    """
+
+    capability_scope: Scope = "target"
+    """Which turns a capability eviction rules a target out of: every one, or those that need every
+    feature of a set that it refused. What a reply did not tell concerns every turn.
+    """
+    readmit_below: float | None = None
+    """A target that overflowed is asked again by a turn whose estimated size is below this share of the
+    smallest size that did not fit. The eviction stays.
+    """
+
+    def __post_init__(self) -> None:
+        if wrong := [f"{key} {what}" for key, what in mistakes(structs.asdict(self))]:
+            raise ConfigurationError("; ".join(wrong))
+
+
+def mistakes(options: Mapping[str, object]) -> Iterator[tuple[str, str]]:
+    """Each option that cannot be used: its key, and what would be right."""
+    scope, share = options.get("capability_scope", "target"), options.get("readmit_below")
+    if scope not in get_args(Scope):
+        yield "capability_scope", f"is {named(scope)}; give {' or '.join(get_args(Scope))}"
+    if share is not None and not (isinstance(share, int | float) and 0 < share <= 1):
+        told = f"{share:g}" if isinstance(share, int | float) else named(share)
+        yield "readmit_below", f"is {told}; give a share above 0, at most 1"
+
+
+NO_OPTIONS: Final = Options()
+
+
+class Wants(NamedTuple):
+    """What a turn asks of whoever serves it."""
+
+    needs: frozenset[str] = frozenset()
+    """The features that its request uses."""
+    size: int | None = None
+    """The request's estimated size in tokens."""
+    output: int | None = None
+    """The most tokens of output that it asks for."""
+
+
+class Ruling(NamedTuple):
+    """What rules a target out."""
+
+    why: WhyPassedOver
+    evictions: tuple[Eviction, ...] = ()
+    limit: str = ""
+    """The declared limit that the request is beyond."""
+
+
+Rulings = Mapping[str, Ruling]
+"""By the target's name."""
+
+_NOBODY: Final[Rulings] = {}
+
+
+class Selection:
+    """The choice of one turn among the targets of its ladder.
+
+    Args:
+        pin: the target that goes first.
+    """
+
+    __slots__ = ("_limited", "_options", "_policy", "_too_small", "ladder", "lifted", "wants")
+
+    def __init__(
+        self,
+        ladder: Sequence[Target],
+        policy: Policy,
+        *,
+        wants: Wants = Wants(),  # noqa: B008 - it is immutable
+        options: Options = NO_OPTIONS,
+        pin: str | None = None,
+    ) -> None:
+        self.ladder = tuple(ladder) if pin is None else _first(pin, ladder)
+        """In the order of this turn."""
+        self.wants = wants
+        self.lifted: tuple[Eviction, ...] = ()
+        """Evictions that the route honours and that do not apply to this turn."""
+        self._policy = policy
+        self._options = options
+        self._limited = any(target.limited for target in ladder)
+        self._too_small = 0
+        """The largest declared window that has overflowed in this turn."""
+
+    def overflowed(self, target: Target) -> None:
+        """A target's window was too small: those that declare no larger one need not be asked."""
+        self._too_small = max(self._too_small, target.context_window or 0)
+
+    def rulings(self, context: SessionContext) -> Rulings:
+        """Who is out, and why."""
+        if not (context or self._limited):
+            return _NOBODY
+        self.lifted = ()
+        found: dict[str, Ruling] = {}
+        for target in self.ladder:
+            for rule in FILTERS:
+                if ruling := rule.of(self, target, context):
+                    found[target.name] = ruling
+                    break
+        return found
+
+    def last_resort(self, rulings: Rulings) -> Target:
+        """The one that is probed although all are out."""
+        gated = [t for t in self.ladder if rulings[t.name].why is WhyPassedOver.GATED]
+        if gated:
+            return min(gated, key=lambda t: (len(lacking(t, self.wants.needs)), excess(t, self.wants)))
+        return survivor(self.ladder, rulings)
+
+    def evicted(self, target: Target, context: SessionContext) -> Ruling | None:
+        """What the session remembers of a target, as far as the route honours it and it applies."""
+        remembered = self._policy.remembered
+        known = [e for e in context.of(target.name, target.fingerprint) if e.reason in remembered]
+        applying = tuple([e for e in known if self._applies(e)])
+        if len(applying) < len(known):
+            self.lifted += tuple([e for e in known if e not in applying])
+        return Ruling(WhyPassedOver.EVICTED, applying) if applying else None
+
+    def gated(self, target: Target, _: SessionContext) -> Ruling | None:
+        """The first of a target's declared limits that this turn is beyond."""
+        if target.limited and (limit := self._beyond(target)):
+            return Ruling(WhyPassedOver.GATED, limit=limit)
+        return None
+
+    def refused(self, features: tuple[str, ...]) -> tuple[str, ...]:
+        """What of a turn's request a target has refused, by what it told.
+
+        Told of a feature that the request does not use, it may have meant anything: where evictions go by
+        features, every turn is concerned then, or the target would be asked again just to refuse again.
+        """
+        if features and (self._options.capability_scope == "target" or self.wants.needs.issuperset(features)):
+            return tuple(sorted(features))
+        return tuple(sorted({*features, Feature.OTHER.value}))
+
+    def _applies(self, eviction: Eviction) -> bool:
+        """Whether an eviction rules its target out of this turn."""
+        options, size = self._options, self.wants.size
+        if eviction.reason is Reason.CAPABILITY:
+            return options.capability_scope == "target" or eviction.contradicted_by(self.wants.needs)
+        if options.readmit_below is None or eviction.size is None or size is None:
+            return True
+        return size >= options.readmit_below * eviction.size
+
+    def _beyond(self, target: Target) -> str:
+        if lacks := lacking(target, self.wants.needs):
+            return f"takes no {', '.join(lacks)}"
+        window = target.context_window
+        if window is None:
+            return ""
+        if beyond := excess(target, self.wants):
+            return f"{window + beyond} tokens, window {window}"
+        if window <= self._too_small:
+            return f"window {window}, and {self._too_small} overflowed"
+        return ""
+
+
+class Filter(NamedTuple):
+    """One rule that may pass a target over."""
+
+    why: WhyPassedOver
+    of: Callable[[Selection, Target, SessionContext], Ruling | None]
+    keys: tuple[str, ...]
+    """What of a deployment file it goes by."""
+
+
+FILTERS: Final = (
+    Filter(WhyPassedOver.EVICTED, Selection.evicted, ("on", "capability_scope", "readmit_below")),
+    Filter(WhyPassedOver.GATED, Selection.gated, LIMITS),
+)
+"""In the order in which they are asked; the first that matches is the reason shown."""
+
+
+def survivor(ladder: Iterable[Target], rulings: Rulings) -> Target:
+    """Of targets that are all evicted, the one that is probed all the same.
+
+    One that is out for its window alone comes first, since a conversation can shrink;
+    then the oldest first cause; then the order of the ladder, which `min` keeps. One that is
+    out for both reasons counts as a capability reject: no shrinking helps it.
+    """
+
+    def last_ruled_out(target: Target) -> tuple[bool, float]:
+        evictions = rulings[target.name].evictions
+        return any(e.reason is Reason.CAPABILITY for e in evictions), min(e.first.at for e in evictions)
+
+    return min(ladder, key=last_ruled_out)
+
+
+def excess(target: Target, wants: Wants) -> int:
+    """How many tokens the request and the output that it asks for are beyond a declared window."""
+    if target.context_window is None or wants.size is None:
+        return 0
+    return max(0, wants.size + (wants.output or 0) - target.context_window)
+
+
+_SWITCHES: Final[tuple[tuple[Callable[[Target], bool | None], tuple[Feature, ...]], ...]] = (
+    (lambda target: target.tools, (Feature.TOOLS, Feature.TOOL_CHOICE, Feature.TOOL_SCHEMA)),
+    (lambda target: target.structured_output, (Feature.STRUCTURED_OUTPUT,)),
+    (lambda target: target.streaming, (Feature.STREAMING,)),
+)
+"""What a target declares, and what it lacks where it declares false."""
+
+
+def lacking(target: Target, needs: frozenset[str]) -> list[str]:
+    """The features that a turn needs and that a target declares not to have."""
+    lacks: list[str] = []
+    if target.input is not None:
+        lacks += [what for what in MODALITIES if what in needs and what not in target.input]
+    for declared, features in _SWITCHES:
+        if declared(target) is False:
+            lacks += [str(feature) for feature in features if feature in needs]
+    return lacks
+
+
+def _first(pin: str, ladder: Sequence[Target]) -> tuple[Target, ...]:
+    return tuple(sorted(ladder, key=lambda target: target.name != pin))
