@@ -22,6 +22,9 @@ PICTURE = {
 }
 
 
+ANYTHING = Wants()
+
+
 def evicted(target: Target, reason: str, *refused: str, size: int | None = None, at: float = 0.0) -> Eviction:
     return Eviction(
         target.name,
@@ -36,7 +39,7 @@ def evicted(target: Target, reason: str, *refused: str, size: int | None = None,
 
 
 def ruled_out(
-    ladder: list[Target], *evictions: Eviction, wants: Wants = Wants(), **options: Any
+    ladder: list[Target], *evictions: Eviction, wants: Wants = ANYTHING, **options: Any
 ) -> dict[str, str]:
     selection = Selection(ladder, Policy(), wants=wants, options=Options(**options))
     return {
