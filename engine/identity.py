@@ -8,6 +8,7 @@ namespace is the embedder's and is never read from a header.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from hashlib import sha256
 from typing import Final
 
 import msgspec
@@ -117,9 +118,21 @@ def _value(headers: Mapping[str, str], name: str) -> str:
 
 
 def as_id(given: object) -> str:
-    """An id as memories and records keep it: UUIDs and numbers as text, halves of characters escaped."""
+    """An id as memories and records keep it: UUIDs and numbers as text, what is no Unicode as its digest."""
     text = "" if given is None else str(given)
-    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
+    if text.isascii() or is_unicode(text):
+        return text
+    # halves of characters, which nothing can write: named as every long id is
+    return f"sha256:{sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()}"
+
+
+def is_unicode(text: str) -> bool:
+    """Whether a text can be written: it holds no half of a character."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _truth(value: str) -> bool | None:

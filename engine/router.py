@@ -22,14 +22,21 @@ from turnout.engine.capture import Capture
 from turnout.engine.clock import Clock, SystemClock
 from turnout.engine.context import Identity
 from turnout.engine.drive import LOG, Drive, Sink, Surroundings
-from turnout.engine.errors import ConfigurationError, InvalidBody, RouterMisused, UnknownPin, UnknownRoute
+from turnout.engine.errors import (
+    ConfigurationError,
+    InvalidBody,
+    MemoryTrouble,
+    RouterMisused,
+    UnknownPin,
+    UnknownRoute,
+)
 from turnout.engine.http import Library, Transports
-from turnout.engine.identity import Asking, as_id, identify
+from turnout.engine.identity import Asking, as_id, identify, is_unicode
 from turnout.engine.memory import from_url
 from turnout.engine.memory.bounded import BoundedMemory, OnMemoryError
 from turnout.engine.memory.ids import shown
 from turnout.engine.memory.keeper import Keeper
-from turnout.engine.memory.operations import Forget, Remove, Restore
+from turnout.engine.memory.operations import BringBack, Forget, Restore
 from turnout.engine.memory.protocol import Change, Memory
 from turnout.engine.memory.sqlite import SqliteMemory
 from turnout.engine.policy import Policy
@@ -42,6 +49,8 @@ from turnout.engine.upstream import HttpUpstream, url
 
 DEFAULT_ROUTE: Final = "default"
 """The id of the route of a router that was given a ladder."""
+MAX_SIZE: Final = 10**12
+"""The largest size of a request that is believed, in tokens."""
 
 DEFAULT_MEMORY: Final = "turnout.db"
 """The SQLite file of a router that was given no memory."""
@@ -130,6 +139,8 @@ class Router:
         routes = _all_routes(ladder, on, deadline_secs, options, routes)
         self._routes = _by_id(routes, calls=call is not None)
         self._namespace = as_id(namespace)
+        if not is_unicode(str(namespace)):
+            raise ConfigurationError(f"namespace is {namespace!r}, which is no Unicode; give another one")
         self._on_memory_error: OnMemoryError = on_memory_error
         self._clock = clock if clock is not None else SystemClock()
         self._keeper = Keeper(
@@ -316,23 +327,30 @@ class Router:
 
         Raises:
             ConfigurationError: no route has this target.
-            MemoryTrouble: the memory could not be written.
+            MemoryTrouble: the memory could not be written now. It is kept, and written when it is back.
         """
         with self._life.turn():
             fingerprints = self._fingerprints(target)
-            if session is None:
-                now = self._clock.now()
-                for fingerprint in fingerprints:
-                    await self._keeper.do(Restore(self._namespace, target, fingerprint, now))
-                return ()
-            identity = shown(Identity(self._namespace, as_id(session), as_id(agent)))
             now = self._clock.now()
-            known = await self._keeper.read(identity)
-            evictions = [e for e in known.evictions if e.target == target]
-            return tuple(await self._keeper.do(Remove(identity, evictions, now, "restored")))
+            if session is not None:
+                identity = shown(Identity(self._namespace, as_id(session), as_id(agent)))
+                return tuple(await self._keeper.do(BringBack(identity, target, now)))
+            troubles = []
+            for fingerprint in fingerprints:
+                try:
+                    await self._keeper.do(Restore(self._namespace, target, fingerprint, now))
+                except MemoryTrouble as trouble:
+                    troubles.append(trouble)
+            if troubles:
+                raise troubles[0]
+            return ()
 
     async def close(self) -> None:
-        """Wait for the turns in flight, then refuse further ones, and close connections and memory."""
+        """Refuse further turns, wait for those in flight, and close connections and memory.
+
+        Raises:
+            RouterMisused: of another event loop or process.
+        """
         self._life.close()
         if self._closing is None:
             self._closing = asyncio.get_running_loop().create_task(self._close())
@@ -377,7 +395,7 @@ class Router:
         """
         if pin is not None and pin not in (names := [target.name for target in route.ladder]):
             raise UnknownPin(f"route {route.id!r} has no target {pin!r}; pin one of {', '.join(names)}")
-        if size is not None and (type(size) is not int or size < 0):
+        if size is not None and (type(size) is not int or not 0 <= size <= MAX_SIZE):
             raise InvalidBody(f"size is {size!r}; give a whole number of tokens, or leave it out")
         lowered = {
             name.lower(): value
@@ -445,6 +463,10 @@ class _Life:
         """
         if self._closed:
             raise RouterMisused("this router is closed; make another one")
+        self._see_where()
+        return self
+
+    def _see_where(self) -> None:
         if os.getpid() != self._process:
             raise RouterMisused(
                 f"this router is of process {self._process}, before the fork; make one in each process"
@@ -454,7 +476,6 @@ class _Life:
             self._loop = loop
         elif self._loop is not loop:
             raise RouterMisused("this router is of another event loop; make one for each loop")
-        return self
 
     def __enter__(self) -> None:
         self._in_flight += 1
@@ -465,7 +486,12 @@ class _Life:
             self._idle.set()
 
     def close(self) -> None:
-        """Refuse further turns."""
+        """Refuse further turns.
+
+        Raises:
+            RouterMisused: of another event loop or process.
+        """
+        self._see_where()
         self._closed = True
 
     async def idle(self) -> None:

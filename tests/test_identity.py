@@ -106,8 +106,10 @@ def test_a_hostile_json_header_is_an_absent_one(metadata: str) -> None:
     assert identify({CODEX: metadata, "session-id": "s1"}).identity == Identity("", "s1", "")
 
 
-def test_halves_of_characters_in_an_id_are_escaped_so_that_every_file_can_keep_it() -> None:
+def test_an_id_with_halves_of_characters_is_named_by_its_digest_so_that_every_file_can_keep_it() -> None:
     asking = identify({}, session="s\udcff", agent="\ud800", request_id="\udc00", namespace="\ud801")
-    assert asking.identity == Identity("\\ud801", "s\\udcff", "\\ud800")
-    assert asking.request_id == "\\udc00"
+    assert asking.identity is not None
+    assert all(len(name) == len("sha256:") + 64 for name in (*asking.identity, asking.request_id))
+    escaped = identify({}, session=r"s\udcff", agent=r"\ud800", namespace=r"\ud801")
+    assert escaped.identity == Identity(r"\ud801", r"s\udcff", r"\ud800")
     assert identify({}, session="größe").caller.session == "größe"

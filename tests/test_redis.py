@@ -519,6 +519,52 @@ def test_a_damaged_eviction_is_told_by_its_place_and_goes_with_what_is_recorded_
     asyncio.run(story())
 
 
+def test_a_server_that_is_full_can_be_swept(redis_server: RedisServer) -> None:
+    """A sweep is what makes room there."""
+
+    async def story() -> None:
+        async with memory_at(redis_server.url, ttl_secs=100.0, max_sessions=2) as memory:
+            for number in range(9):
+                await memory.record(Identity("", f"s{number}"), overflow(9000, at=NOW + 20 * number))
+            redis_server.ask("CONFIG", "SET", "maxmemory", 1)
+            try:
+                told = [change.why for change in await sweep(memory, now=NOW + 170)]
+            finally:
+                redis_server.ask("CONFIG", "SET", "maxmemory", 0)
+            assert told == ["expired"] * 4 + ["crowded out"] * 3
+
+    asyncio.run(story())
+
+
+def test_what_is_no_identity_in_an_index_holds_up_no_sweep(redis_server: RedisServer) -> None:
+    async def story() -> None:
+        async with memory_at(redis_server.url, ttl_secs=100.0) as memory:
+            await memory.record(WHO, overflow(9000))
+            redis_server.ask("ZADD", "turnout:{n:}:uses", 0, "nobody")
+            assert [change.why for change in await sweep(memory, now=NOW + 100)] == ["expired"]
+            assert keys_in(redis_server) == set()
+
+    asyncio.run(story())
+
+
+def test_where_an_index_cannot_be_written_nothing_that_has_expired_is_lost_without_a_word(
+    redis_server: RedisServer,
+) -> None:
+    async def story() -> None:
+        async with memory_at(redis_server.url, ttl_secs=100.0) as memory:
+            await memory.record(WHO, overflow(9000))
+            redis_server.ask("RENAME", "turnout:{n:}:sessions", "kept")
+            redis_server.ask("SET", "turnout:{n:}:sessions", "x")
+            assert "a key of that name holds" in await trouble_of(
+                memory.record(WHO, refusal("a", at=NOW + 100))
+            )
+            redis_server.ask("RENAME", "kept", "turnout:{n:}:sessions")
+            (told,) = await memory.record(WHO, refusal("image", at=NOW + 100))
+            assert (told.eviction, told.why) == (overflow(9000), "expired")
+
+    asyncio.run(story())
+
+
 def test_one_eviction_in_the_place_of_another_is_damage(redis_server: RedisServer) -> None:
     async def story() -> None:
         async with memory_at(redis_server.url) as memory:

@@ -411,6 +411,53 @@ def test_forget_and_restore_by_hand() -> None:
     assert everywhere == ()
 
 
+@pytest.mark.parametrize("session", ["s1", None], ids=["one session", "all"])
+def test_a_target_that_is_restored_while_the_memory_is_away_is_restored_when_it_is_back(
+    session: str | None,
+) -> None:
+    """Under two routes it is known by two addresses."""
+
+    class Away(InMemory):
+        away = False
+
+        def _answer(self) -> None:
+            if self.away:
+                raise ConnectionError("nobody there")
+
+        async def read(self, *args: Any, **named: Any) -> Any:
+            self._answer()
+            return await super().read(*args, **named)
+
+        async def restore_everywhere(self, *args: Any, **named: Any) -> None:
+            self._answer()
+            await super().restore_everywhere(*args, **named)
+
+    memory = Away()
+    others = tuple(Target(target.name, base_url="http://other.example", max_retries=0) for target in LADDER)
+    routes = [Route(id="here", ladder=LADDER), Route(id="there", ladder=others)]
+    house = House({"a": [CAPABILITY, CAPABILITY, ok()]}, memory=memory, ladder=(), routes=routes)
+
+    async def story(router: Router) -> None:
+        for route in ("here", "there"):
+            await router.turn(BODY, route=route, session="s1")
+        memory.away = True
+        with pytest.raises(MemoryTrouble, match="nobody there"):
+            await router.restore(session, target="a")
+        assert router.memory.health.queued == (1 if session else 2)
+        memory.away = False
+        await house.clock.sleep(10)
+        for route in ("here", "there"):
+            await router.turn(BODY, route=route, session="s1")
+
+    house.play(story)
+    assert house.asked == [["a", "b"], ["a", "b"], ["a"], ["a"]]
+
+
+def test_a_namespace_that_cannot_be_written_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="which is no Unicode"):
+        House(namespace="\ud800").router()
+
+
 def test_restoring_a_target_that_no_route_has_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="no route has a target 'z'"):
         House().play(lambda router: router.restore(target="z"))
@@ -562,6 +609,25 @@ def test_use_after_a_fork_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> N
         asyncio.run(router.turn(BODY))
 
 
+def test_closing_from_another_event_loop_or_process_is_a_clear_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def used() -> Router:
+        router = Router(ladder=LADDER, memory=InMemory(), transport=ScriptedTransport())
+        await router.turn(BODY)
+        return router
+
+    with asyncio.Runner() as runner:
+        router = runner.run(used())
+        with pytest.raises(RouterMisused, match="of another event loop"):
+            asyncio.run(router.close())
+        monkeypatch.setattr(os, "getpid", lambda: -1)
+        with pytest.raises(RouterMisused, match="before the fork"):
+            runner.run(router.close())
+        monkeypatch.undo()
+        runner.run(router.close())
+
+
 def test_many_tasks_share_a_router_and_each_keeps_its_own_turn() -> None:
     house = House({"a": [CAPABILITY, *([ok(after=1)] * 50)]})
 
@@ -675,7 +741,7 @@ def test_headers_that_are_no_text_are_absent() -> None:
     assert House().turn(headers={"x-request-id": None, "X-Session-Id": 7}).record.request == ""
 
 
-@pytest.mark.parametrize("size", [1.5, -1, "9", True], ids=repr)
+@pytest.mark.parametrize("size", [1.5, -1, "9", True, 2**64], ids=repr)
 def test_a_size_is_a_whole_number_of_tokens(size: Any) -> None:
     with pytest.raises(InvalidBody, match="whole number of tokens"):
         House().turn(size=size)

@@ -303,6 +303,9 @@ class InMemory:
             if not agents or _last_use(agents) > last_use:
                 continue  # forgotten or used since it was looked at
             for holder in tuple(agents.values()):
+                if gone == most:  # the session has more agents than a step removes
+                    victims.appendleft((last_use, session))
+                    break
                 gone += 1
                 why = "expired" if self._expired(holder, now) else "crowded out"
                 changes += self._changes(namespace, holder, space.standing(holder), now, why)

@@ -7,9 +7,10 @@ back; nothing has to be restarted for that. Meanwhile reading gives what this pr
 from __future__ import annotations
 
 import asyncio
+import heapq
 import logging
 from collections import OrderedDict, deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Final, Literal, TypeVar
 
@@ -31,6 +32,10 @@ MOST_KNOWN: Final = 10_000
 FIRST_WAIT: Final = 0.25
 LONGEST_WAIT: Final = 5.0
 """How long the queue waits before it is tried again, doubling from the first to the longest, in seconds."""
+PATIENCE: Final = 5.0
+"""Seconds after which a change that the store has not answered is asked for anew."""
+CLOSING: Final = 10.0
+"""Seconds that the store has to close."""
 SHARE: Final = 10
 """A store that was waited for in vain is left alone for so many times the wait: a tenth of the time at most
 is lost to it."""
@@ -38,6 +43,10 @@ SWEEP_EVERY: Final = 60.0
 """Seconds from the end of one sweep to the next, while there are turns."""
 STEP: Final = 1000
 """Identities that a step of a sweep looks at."""
+
+_NOT_OURS: Final = (KeyboardInterrupt, SystemExit, GeneratorExit)
+_OF_A_VALUE: Final = (ValueError, UnicodeEncodeError, OverflowError, TypeError)
+"""What a store raises of a value, not of itself; of others, such as a reply that is no JSON, who knows."""
 
 T = TypeVar("T")
 
@@ -58,12 +67,17 @@ class MemoryHealth(Struct, frozen=True):
 
 
 class _Kept:
-    """An operation that waits to be written, and who waits for that."""
+    """An operation that is under way or waits to be written, and who waits for that."""
 
-    __slots__ = ("_waiting", "lost", "operation")
+    __slots__ = ("_waiting", "attempt", "begun", "lost", "number", "operation")
 
-    def __init__(self, operation: Operation) -> None:
+    def __init__(self, operation: Operation, number: int) -> None:
         self.operation = operation
+        self.number = number
+        """Its place among all."""
+        self.attempt: asyncio.Task[Sequence[Change]] | None = None
+        """What the store is asked, and may still do: what it removes has to be told."""
+        self.begun = 0.0
         self.lost: BaseException | None = None
         """Why it never will be."""
         self._waiting: asyncio.Future[Sequence[Change]] | None = None
@@ -82,6 +96,54 @@ class _Kept:
             self._waiting.set_result(changes)
         else:
             self._waiting.set_exception(self.lost)
+
+    def give_up(self) -> None:
+        """Wait for the store no longer: it is asked anew, or not at all."""
+        if self.attempt is not None:
+            self.attempt.cancel()
+            self.attempt = None
+
+
+class _Queue:
+    """What waits to be written, in order, and what of it concerns whom."""
+
+    def __init__(self) -> None:
+        self._kept: deque[_Kept] = deque()
+        self._of: dict[tuple[str, str] | None, list[_Kept]] = {}
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def first(self) -> _Kept:
+        return self._kept[0]
+
+    def add(self, kept: _Kept) -> None:
+        self._kept.append(kept)
+        self._of.setdefault(kept.operation.whose, []).append(kept)
+
+    def remove(self, kept: _Kept) -> None:
+        if kept not in self._of.get(kept.operation.whose, ()):
+            return  # it went meanwhile
+        self._kept.remove(kept)
+        its = self._of[kept.operation.whose]
+        its.remove(kept)
+        if not its:
+            del self._of[kept.operation.whose]
+
+    def oldest_idle(self) -> _Kept:
+        """The first that the store is not just asked."""
+        return next((kept for kept in self._kept if kept.attempt is None), self._kept[0])
+
+    def about(self, identity: Identity) -> Iterator[_Kept]:
+        """What of it may concern an identity, in order."""
+        its, everyones = self._of.get(identity[:2], ()), self._of.get(None, ())
+        yield from heapq.merge(its, everyones, key=lambda kept: kept.number)
+
+    def clear(self) -> None:
+        for kept in self._kept:
+            kept.give_up()
+        self._kept.clear()
+        self._of.clear()
 
 
 class Keeper:
@@ -104,10 +166,16 @@ class Keeper:
         self._clock = clock
         self._timeout_ms = timeout_ms
         self._on_change = on_change
-        self._queue: deque[_Kept] = deque()
-        self._writing: asyncio.Task[None] | None = None
+        self._queue = _Queue()
+        self._number = 0
+        self._recovering: asyncio.Task[None] | None = None
         self._nudge: asyncio.Event | None = None
+        self._nudged = float("-inf")
         self._known: OrderedDict[Identity, SessionContext] = OrderedDict()
+        self._reads: list[list[Operation]] = []
+        """For each read under way what has been done since it began."""
+        self._last: Identity | None = None
+        """Who was read last: asked for again, it shows that the store is back."""
         self._trouble = ""
         self._since = clock.now()
         self._ask_again = float("-inf")
@@ -131,11 +199,17 @@ class Keeper:
             MemoryTrouble: it cannot be read now; `known` says what this process knows.
         """
         self._sweep_if_due(identity.namespace)
+        self._last = identity
         now = self._clock.now()
-        waiting = dict.fromkeys(self._queue)  # written meanwhile, it may have been too late for the answer
-        context = await self._asked("read", lambda: self._memory.read(identity, now=now))
-        for kept in waiting | dict.fromkeys(self._queue):
-            context = kept.operation.after(identity, context)
+        # written meanwhile, it may have been too late for the answer
+        done: list[Operation] = [kept.operation for kept in self._queue.about(identity)]
+        self._reads.append(done)
+        try:
+            context = await self._asked("read", lambda: self._memory.read(identity, now=now))
+        finally:
+            self._reads = [read for read in self._reads if read is not done]
+        for operation in done:
+            context = operation.after(identity, context)
         if context or identity in self._known:
             self._know(identity, context)
         return context
@@ -170,26 +244,55 @@ class Keeper:
 
         Raises:
             MemoryTrouble: it cannot be written now. It is kept, and written when the store is back.
+            MemoryRefusal: it never can be.
         """
         self._learn(operation)
+        self._number += 1
+        kept = _Kept(operation, self._number)
         if self._queue:
-            return await self._after_the_others(operation)
+            return await self._after_the_others(kept)
         try:
-            changes = await self._bounded(operation.verb, lambda: operation.on(self._memory))
-        except BaseException as error:  # also a caller who leaves: done twice, it does no harm
-            kept = _Kept(operation)
-            kept.lost = error if isinstance(error, MemoryRefusal) else None
+            changes = await self._attempted(kept)
+        except MemoryRefusal as refusal:
+            kept.lost = refusal
+            self._drop(kept)
+            raise
+        except BaseException:  # also a caller who leaves: the store goes on, and what it says is heard
             self._keep(kept)
             raise
         self._tell(changes)
         return changes
 
-    async def _after_the_others(self, operation: Operation) -> Sequence[Change]:
+    async def _attempted(self, kept: _Kept) -> Sequence[Change]:
+        """What the store says to it, or trouble. Whoever waits too long leaves the store at it."""
+        verb = kept.operation.verb
+        if kept.attempt is not None and self._clock.monotonic() > kept.begun + PATIENCE:
+            kept.give_up()
+        if kept.attempt is None:
+            begun = self._begun(verb, lambda: kept.operation.on(self._memory))
+            if begun.returned:
+                self._answered()
+                return begun.result
+            kept.begun = self._clock.monotonic()
+            kept.attempt = asyncio.get_running_loop().create_task(_rest(begun))
+            kept.attempt.add_done_callback(self._heard)
+        attempt = kept.attempt
+        try:
+            return await self._bounded(verb, lambda: asyncio.shield(attempt))
+        finally:
+            if attempt.done():
+                kept.attempt = None
+
+    def _heard(self, attempt: asyncio.Task[Sequence[Change]]) -> None:
+        if not attempt.cancelled() and attempt.exception() is None and self._nudge is not None:
+            self._nudge.set()
+
+    async def _after_the_others(self, kept: _Kept) -> Sequence[Change]:
         """In its turn. Who waits for a store that is away waits in vain."""
-        self._keep(kept := _Kept(operation))
+        self._keep(kept)
         if self._trouble:
             raise MemoryTrouble(f"{self._trouble}; what was to be written is kept until it is back")
-        return await self._bounded(operation.verb, kept.written)
+        return await self._bounded(kept.operation.verb, kept.written)
 
     async def touch(self, identity: Identity) -> None:
         """Note that an identity was in use.
@@ -201,34 +304,48 @@ class Keeper:
         await self._asked("touch", lambda: self._memory.touch(identity, now=now))
 
     def _keep(self, kept: _Kept) -> None:
-        if kept.lost is not None:
-            self._drop(kept)
-            return
-        self._queue.append(kept)
+        self._queue.add(kept)
         if len(self._queue) > MOST_QUEUED:
-            self._drop(self._queue.popleft())
-        if self._writing is None or self._writing.done():
-            self._writing = asyncio.get_running_loop().create_task(self._write_queue())
+            oldest = self._queue.oldest_idle()
+            self._queue.remove(oldest)
+            self._drop(oldest)
+        self._recover()
 
     def _drop(self, kept: _Kept) -> None:
         self._dropped += 1
         why = kept.lost or f"more than {MOST_QUEUED} changes wait to be written"
         LOG.error("memory: could not %s, and that is lost: %s", kept.operation.verb, why)
 
-    async def _write_queue(self) -> None:
+    def _recover(self) -> None:
+        """See to it that the store is asked until it is well."""
+        if not self._closed and (self._recovering is None or self._recovering.done()):
+            self._recovering = asyncio.get_running_loop().create_task(self._until_well())
+
+    async def _until_well(self) -> None:
         """Write what is kept, in order, however long the store is away."""
         wait, failed = FIRST_WAIT, bool(self._trouble)
-        while self._queue:
+        while self._queue or self._trouble:
             if failed:
                 await self._until_nudged(wait)
                 wait = min(wait * 2, LONGEST_WAIT)
             try:
-                await self._write_first()
+                await (self._write_first() if self._queue else self._ask_anything())
             except MemoryTrouble:
                 failed = True
             else:
                 wait, failed = FIRST_WAIT, False
-        self._well()
+                if not self._queue:
+                    self._well()
+
+    async def _ask_anything(self) -> None:
+        """So that the store may show itself well: a process without turns would never know.
+
+        Raises:
+            MemoryTrouble: it is still away.
+        """
+        if self._trouble:
+            whose, now = self._last or Identity("", ""), self._clock.now()
+            await self._bounded("read", lambda: self._memory.read(whose, now=now))
 
     async def _until_nudged(self, secs: float) -> None:
         """Wait, but no longer than until another call has shown that the store is back."""
@@ -238,20 +355,21 @@ class Keeper:
                 await self._nudge.wait()
 
     async def _write_first(self) -> None:
-        kept = self._queue[0]
+        kept = self._queue.first()
         try:
-            changes = await self._bounded(kept.operation.verb, lambda: kept.operation.on(self._memory))
+            changes = await self._attempted(kept)
         except MemoryRefusal as error:
             kept.lost, changes = error, ()
             self._drop(kept)
-        if self._queue and self._queue[0] is kept:  # it may have been dropped meanwhile
-            self._queue.popleft()
+        self._queue.remove(kept)
         kept.settle(changes)
         self._tell(changes)
 
     # -- what is known beside the store
 
     def _learn(self, operation: Operation) -> None:
+        for read in self._reads:
+            read.append(operation)
         if isinstance(who := getattr(operation, "identity", None), Identity):
             self._know(who, operation.after(who, self.known(who)))
             return
@@ -273,7 +391,7 @@ class Keeper:
         for change in changes:
             try:
                 self._on_change(change)
-            except Exception:
+            except (Exception, asyncio.CancelledError):
                 LOG.exception("on_change raised; the memory goes on")
 
     # -- sweeping
@@ -298,36 +416,51 @@ class Keeper:
 
     # -- bounds and health
 
+    def _begun(self, verb: str, doing: Callable[[], Awaitable[T]]) -> Begun[T]:
+        try:
+            return Begun(doing())
+        except BaseException as error:
+            raise self._trouble_of(verb, error) from error
+
     async def _bounded(self, verb: str, doing: Callable[[], Awaitable[T]]) -> T:
         scope, wanted = None, Wanted()
+        begun = self._begun(verb, doing)
         try:
-            begun = Begun(doing())
             if begun.returned:
                 result = begun.result
             else:
                 scope = self._clock.timeout(usable(self._timeout_ms / 1000))
                 async with scope:
                     result = await begun
-        except (Exception, asyncio.CancelledError) as error:
+        except BaseException as error:
             if isinstance(error, asyncio.CancelledError) and not wanted:
                 raise
             late = scope is not None and scope.expired()
-            if late:
-                trouble = MemoryTrouble(f"memory: could not {verb}: no answer within {self._timeout_ms:g} ms")
-            elif isinstance(error, MemoryTrouble):
-                trouble = error
-            else:
-                # what a store says of a value, not of itself
-                refused = isinstance(error, ValueError | OverflowError | TypeError)
-                kind = MemoryRefusal if refused else MemoryTrouble
-                trouble = kind(f"memory: could not {verb}: {type(error).__name__}: {error}")
-            if not isinstance(trouble, MemoryRefusal):
-                self._ill(trouble, waited=self._timeout_ms / 1000 if late else 0.0)
+            trouble = self._trouble_of(verb, error, late=late)
             if trouble is error:
                 raise
             raise trouble from error
         self._answered()
         return result
+
+    def _trouble_of(self, verb: str, error: BaseException, *, late: bool = False) -> MemoryTrouble:
+        """What a store has raised, as trouble. It is well where it only refuses.
+
+        Raises:
+            BaseException: what is not for anybody to handle.
+        """
+        if isinstance(error, _NOT_OURS):
+            raise error
+        if late:
+            trouble = MemoryTrouble(f"memory: could not {verb}: no answer within {self._timeout_ms:g} ms")
+        elif isinstance(error, MemoryTrouble):
+            trouble = error
+        else:
+            kind = MemoryRefusal if type(error) in _OF_A_VALUE else MemoryTrouble
+            trouble = kind(f"memory: could not {verb}: {type(error).__name__}: {error}")
+        if not isinstance(trouble, MemoryRefusal):
+            self._ill(trouble, waited=self._timeout_ms / 1000 if late else 0.0)
+        return trouble
 
     def _ill(self, trouble: MemoryTrouble, *, waited: float) -> None:
         if not self._trouble:
@@ -335,11 +468,15 @@ class Keeper:
             LOG.warning("%s", trouble)
         self._trouble = str(trouble)
         self._ask_again = self._clock.monotonic() + SHARE * waited
+        self._recover()
 
     def _answered(self) -> None:
-        if self._trouble and not self._queue:
+        if not self._queue:
             self._well()
-        elif self._queue and self._nudge is not None:
+            return
+        self._recover()
+        if self._nudge is not None and self._clock.monotonic() >= self._nudged + FIRST_WAIT:
+            self._nudged = self._clock.monotonic()
             self._nudge.set()
 
     def _well(self) -> None:
@@ -355,7 +492,7 @@ class Keeper:
             with suppress(TimeoutError):
                 async with self._clock.timeout(usable(self._timeout_ms / 1000)):
                     await asyncio.wait([self._sweeping])
-        for task in (self._writing, self._sweeping):
+        for task in (self._recovering, self._sweeping):
             if task is not None:
                 task.cancel()
                 await asyncio.wait([task])
@@ -367,4 +504,15 @@ class Keeper:
             self._dropped += len(self._queue)
             self._queue.clear()
         finally:
-            await self._memory.close()
+            await self._let_go()
+
+    async def _let_go(self) -> None:
+        try:
+            async with self._clock.timeout(CLOSING):
+                await self._memory.close()
+        except TimeoutError:
+            LOG.error("memory: it could not be closed within %g s", CLOSING)
+
+
+async def _rest(begun: Begun[T]) -> T:
+    return await begun

@@ -16,6 +16,11 @@ class Operation(Protocol):
     verb: ClassVar[str]
     """What it does, in the infinitive."""
 
+    @property
+    def whose(self) -> tuple[str, str] | None:
+        """The namespace and session that it is about; None: it may be anyone's."""
+        ...
+
     async def on(self, memory: Memory) -> Sequence[Change]:
         """Do it. What was removed comes back."""
         ...
@@ -32,6 +37,10 @@ class Record:
     verb: ClassVar[str] = "record"
     identity: Identity
     eviction: Eviction
+
+    @property
+    def whose(self) -> tuple[str, str]:
+        return self.identity[:2]
 
     async def on(self, memory: Memory) -> Sequence[Change]:
         return await memory.record(self.identity, self.eviction)
@@ -50,11 +59,39 @@ class Remove:
     at: float
     why: str
 
+    @property
+    def whose(self) -> tuple[str, str]:
+        return self.identity[:2]
+
     async def on(self, memory: Memory) -> Sequence[Change]:
         return await memory.remove(self.identity, self.evictions, now=self.at, why=self.why)
 
     def after(self, identity: Identity, context: SessionContext) -> SessionContext:
         return _without(context, self.evictions) if identity == self.identity else context
+
+
+@dataclass(frozen=True)
+class BringBack:
+    """A target is eligible again for one identity, whatever of it was recorded until then."""
+
+    verb: ClassVar[str] = "restore"
+    identity: Identity
+    target: str
+    at: float
+
+    @property
+    def whose(self) -> tuple[str, str]:
+        return self.identity[:2]
+
+    async def on(self, memory: Memory) -> Sequence[Change]:
+        known = await memory.read(self.identity, now=self.at)
+        return await memory.remove(self.identity, self._of(known), now=self.at, why="restored")
+
+    def after(self, identity: Identity, context: SessionContext) -> SessionContext:
+        return _without(context, self._of(context)) if identity == self.identity else context
+
+    def _of(self, context: SessionContext) -> list[Eviction]:
+        return [e for e in context.evictions if e.target == self.target and e.latest_at <= self.at]
 
 
 @dataclass(frozen=True)
@@ -66,6 +103,10 @@ class Forget:
     session: str
     agent: str | None
     at: float
+
+    @property
+    def whose(self) -> tuple[str, str]:
+        return (self.namespace, self.session)
 
     async def on(self, memory: Memory) -> Sequence[Change]:
         return await memory.forget(self.namespace, self.session, self.agent, now=self.at)
@@ -86,6 +127,10 @@ class Restore:
     target: str
     fingerprint: str
     at: float
+
+    @property
+    def whose(self) -> None:
+        return None
 
     async def on(self, memory: Memory) -> Sequence[Change]:
         await memory.restore_everywhere(self.namespace, self.target, self.fingerprint, now=self.at)
@@ -109,6 +154,10 @@ class Strip:
     configuration: str
     keys: frozenset[str]
     at: float
+
+    @property
+    def whose(self) -> None:
+        return None
 
     async def on(self, memory: Memory) -> Sequence[Change]:
         await memory.strip(

@@ -25,6 +25,10 @@ CREDENTIAL: Final = (
 )
 
 
+SHORTEST_USER: Final = 4
+"""How many letters a user's name has that is kept out of messages."""
+
+
 def is_redis(url: str) -> bool:
     """Whether a memory's URL names a Redis store."""
     return url.partition(":")[0] in SCHEMES
@@ -70,7 +74,9 @@ def has_credential(url: str) -> bool:
 def secrets_in(url: str) -> tuple[str, ...]:
     """The user and the password of a URL, as they are written and as they are meant."""
     parts = urlsplit(url)
-    given = [text for text in (parts.password, parts.username) if text]
+    # a name of a letter or two is no secret, and would be cut out of every word
+    user = parts.username if len(parts.username or "") >= SHORTEST_USER else None
+    given = [text for text in (parts.password, user) if text]
     return tuple(dict.fromkeys(form for text in given for form in (text, unquote(text))))
 
 

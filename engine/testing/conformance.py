@@ -1220,6 +1220,22 @@ class MemoryConformance:
         assert await sweep(memory, now=NOW + 10) == []
         assert await kept(memory, sessions(5)) == ["s1", "s2", "s3"]
 
+    @story(max_sessions=1)
+    async def test_a_session_of_many_agents_is_crowded_out_in_steps(self, memory: Memory) -> None:
+        agents = [Identity("", "s1", f"a{number}") for number in range(300)]
+        for who in agents:
+            await memory.record(who, overflow(9000))
+        await memory.record(Identity("", "s2"), overflow(9000, at=NOW + 1))
+        gone, more, steps = [], True, 0
+        while more:
+            changes, more = await memory.sweep("", now=NOW + 1, most=50)
+            gone += changes
+            steps += 1
+            assert len(changes) <= 150
+        assert sorted(change.identity for change in gone) == sorted(agents)
+        assert steps > 2
+        assert [held.identity.session for held in await everyone(memory, now=NOW + 1)] == ["s2"]
+
     @story(ttl_secs=100.0, max_sessions=2)
     async def test_who_has_expired_takes_no_room(self, memory: Memory) -> None:
         for number, who in enumerate(sessions(4)):

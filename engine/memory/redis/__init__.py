@@ -153,7 +153,7 @@ class RedisMemory:
         max_sessions: int = 1_000_000,
         durability: Durability = "process",
         timeout_secs: float = 5.0,
-        connections: int = 16,
+        connections: int = 64,
     ) -> None:
         if what := redis_url.mistake(url) if redis_url.is_redis(url) else "names no Redis store":
             raise ConfigurationError(f"memory url {what}")
@@ -326,12 +326,14 @@ class RedisMemory:
             keys, most = keys_of(namespace), min(max(most, 1), _SWEPT_AT_ONCE)
             # a little late: which are due exactly is reckoned below, as every read does
             due = math.nextafter(now - self._ttl, math.inf)
-            members, sessions, oldest = await self._together(
-                ("ZRANGEBYSCORE", keys.uses, "-inf", due, "LIMIT", 0, most),
-                ("ZCARD", keys.sessions),
-                ("ZRANGE", keys.sessions, 0, most - 1),
-                transaction=True,  # or what another sweep has just removed would be removed again, of others
+            # at once, or what another sweep has just removed would be removed again, of others; and by a
+            # script, since a server that is full takes no transaction, and a sweep is what makes room there
+            members, sessions, oldest = await self._run(
+                scripts.DUE, (keys.uses, keys.sessions), repr(due), most, most - 1
             )
+            if strange := [member for member in members if not _is_identity(member)]:
+                await self._ask("ZREM", keys.uses, *strange)  # nobody can say whose they are
+                return Swept((), more=True)
             why = "expired"
             seen = [stored for stored in await self._look(keys, members) if self._expired(stored, now)]
             if not seen and (too_many := sessions - self._max_sessions) > 0:
@@ -468,15 +470,13 @@ class RedisMemory:
         await self._see_that_it_was_kept(kept)
         return reply
 
-    async def _together(
-        self, *commands: Sequence[bytes | str | float], transaction: bool = False, told: bool = True
-    ) -> list[Any]:
+    async def _together(self, *commands: Sequence[bytes | str | float], told: bool = True) -> list[Any]:
         """Some commands in one round trip.
 
         Args:
             told: raise the first error; else each stands among the replies.
         """
-        async with self._free, self._redis.pipeline(transaction=transaction) as pipeline:
+        async with self._free, self._redis.pipeline(transaction=False) as pipeline:
             for command in commands:
                 pipeline.execute_command(*command)
             return await pipeline.execute(raise_on_error=told)
@@ -569,6 +569,14 @@ def _time(at: float) -> str:
 def _until(stored: Stored, now: float) -> tuple[Row, ...]:
     """What was recorded until then, and what nobody can say more of."""
     return tuple([r for r in stored.rows if r.eviction is None or r.eviction.latest_at <= now])
+
+
+def _is_identity(member: bytes) -> bool:
+    try:
+        session_in(member)
+    except ValueError:
+        return False
+    return True
 
 
 def _member(cursor: str) -> bytes:

@@ -65,11 +65,14 @@ local function keep(key, least, for_ms)
         redis.call('PEXPIRE', key, for_ms)
     end
 end
-local function in_use(field, value)
+local function in_use(field, value, anew)
     local newest = last and last > at and use or ARGV[1]
-    redis.call('ZADD', KEYS[3], 0, ARGV[2])  -- first: where one of these cannot be, nothing is recorded
+    redis.call('ZADD', KEYS[3], 0, ARGV[2])  -- first: where one of these cannot be, nothing is changed
     redis.call('ZADD', KEYS[4], 'GT', newest, ARGV[2])
     redis.call('ZADD', KEYS[5], 'GT', newest, ARGV[3])
+    if anew then
+        redis.call('DEL', KEYS[1])
+    end
     if field then
         redis.call('HSET', KEYS[1], field, value)
     end
@@ -108,10 +111,9 @@ if expired then
             gone[#gone + 1] = held[i + 1]
         end
     end
-    redis.call('DEL', KEYS[1])
     use, last = nil, nil
 end
-in_use(ARGV[8], ARGV[10] .. ' ' .. (epoch_of(ARGV[8]) or '0') .. ' ' .. ARGV[11])
+in_use(ARGV[8], ARGV[10] .. ' ' .. (epoch_of(ARGV[8]) or '0') .. ' ' .. ARGV[11], expired)
 return gone
 """
 )
@@ -151,6 +153,19 @@ return false
 """
 )
 """Note a use, if it is due and anything stands."""
+
+DUE: Final = Script(
+    """
+return {
+    redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', ARGV[1], 'LIMIT', 0, ARGV[2]),
+    redis.call('ZCARD', KEYS[2]),
+    redis.call('ZRANGE', KEYS[2], 0, ARGV[3]),
+}
+"""
+)
+"""What a sweep goes by, as of one moment: identities last used until a time, how many sessions there are, and
+the first of them by last use. KEYS: uses, sessions. ARGV: the time, how many of each, and that less one.
+"""
 
 DROP: Final = Script(
     """
