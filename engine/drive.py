@@ -30,6 +30,7 @@ from turnout.engine.probe import Probe, Streaming, ask
 from turnout.engine.redaction import Redactor
 from turnout.engine.route import Route
 from turnout.engine.secrets import secrets_of
+from turnout.engine.selection import Wants
 from turnout.engine.sse import StreamEvent
 from turnout.engine.targets import usable
 from turnout.engine.turn import Interruption, Turn
@@ -76,10 +77,7 @@ class Drive:
         self._began = self._clock.monotonic()
         self._bound = usable(route.deadline_secs)
         self._loop = asyncio.get_running_loop()
-        form = wire.of(route.ladder[0].format)
-        self._needs = form.needs(request.body)
-        self._size = form.size(request.body) if request.size is None else request.size
-        self._output = form.output(request.body)
+        self._wants = wants_of(route, request)
         self._turn = self._new_turn(EMPTY)
         self._probe: Probe | None = None
         self._streaming: Streaming | None = None
@@ -326,17 +324,7 @@ class Drive:
             self._learnt = probe
 
     def _new_turn(self, context: SessionContext) -> Turn:
-        return Turn(
-            self._route.ladder,
-            policy=self._route.policy,
-            context=context,
-            id=self._id,
-            options=self._route.options,
-            needs=self._needs,
-            size=self._size,
-            output=self._output,
-            pin=self._request.pin,
-        )
+        return new_turn(self._route, self._wants, context, id=self._id, pin=self._request.pin)
 
     async def _new_probe(self) -> Probe:
         target = self._turn.target
@@ -395,6 +383,30 @@ class Drive:
     def _cleaned(self, text: str) -> str:
         secrets = [secret for target in self._route.ladder for secret in secrets_of(target)]
         return Redactor(secrets, self._request.quotations).clean(text)
+
+
+def wants_of(route: Route, request: Request) -> Wants:
+    """What a request asks of whoever serves it."""
+    form = wire.of(route.ladder[0].format)
+    size = form.size(request.body) if request.size is None else request.size
+    return Wants(form.needs(request.body), size, form.output(request.body))
+
+
+def new_turn(
+    route: Route, wants: Wants, context: SessionContext, *, id: str = "", pin: str | None = None
+) -> Turn:
+    """A turn of a route that nobody has been asked in yet."""
+    return Turn(
+        route.ladder,
+        policy=route.policy,
+        context=context,
+        id=id,
+        options=route.options,
+        needs=wants.needs,
+        size=wants.size,
+        output=wants.output,
+        pin=pin,
+    )
 
 
 def _error(probe: Probe, verdict: Verdict) -> UpstreamError:

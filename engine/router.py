@@ -20,8 +20,8 @@ from turnout.engine.audit import AuditRecord
 from turnout.engine.call import Call, CallUpstream
 from turnout.engine.capture import Capture
 from turnout.engine.clock import Clock, SystemClock
-from turnout.engine.context import Identity
-from turnout.engine.drive import LOG, Drive, Sink, Surroundings
+from turnout.engine.context import EMPTY, Identity
+from turnout.engine.drive import LOG, Drive, Sink, Surroundings, new_turn, wants_of
 from turnout.engine.errors import (
     ConfigurationError,
     InvalidBody,
@@ -40,6 +40,7 @@ from turnout.engine.memory.operations import BringBack, Forget, Restore
 from turnout.engine.memory.protocol import Change, Memory
 from turnout.engine.memory.sqlite import SqliteMemory
 from turnout.engine.policy import Policy
+from turnout.engine.preview import Preview
 from turnout.engine.route import BOUNDS, Route
 from turnout.engine.secrets import credential_from_environment
 from turnout.engine.selection import NO_OPTIONS, Options
@@ -304,6 +305,44 @@ class Router:
             request_id=request_id,
         )
         return Stream(lambda: self._drive(chosen, request, asking), self._life.turn)
+
+    async def preview(
+        self,
+        body: Mapping[str, Any],
+        *,
+        route: str | None = None,
+        session: str | None = None,
+        agent: str | None = None,
+        subagent: bool | None = None,
+        pin: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        size: int | None = None,
+    ) -> Preview:
+        """Which target would be probed first if this request came now, and which would be passed over.
+
+        Nothing is asked and nothing is written. The arguments are those of `turn`; a body with `stream` set
+        is looked at as a stream.
+
+        Raises:
+            RequestRefused: no such route or pin, or a body that is no JSON object.
+            RouterMisused: closed, or of another event loop or process.
+        """
+        chosen = self._route(route)
+        request = self._request(chosen, body, headers, size, pin)
+        asking = identify(
+            request.headers, namespace=self._namespace, session=session, agent=agent, subagent=subagent
+        )
+        context, notes = EMPTY, list[str]()
+        with self._life.turn():
+            if asking.identity is not None:
+                whose = shown(asking.identity)
+                try:
+                    context = await self._keeper.peek(whose)
+                except MemoryTrouble as trouble:
+                    context = self._keeper.known(whose)
+                    notes.append(str(trouble))
+        turn = new_turn(chosen, wants_of(chosen, request), context, pin=pin)
+        return turn.preview(chosen.id, tuple(notes))
 
     async def forget(self, session: str, *, agent: str | None = None) -> tuple[Change, ...]:
         """Forget a session with all its agents, or one agent of it (`""` is the root).

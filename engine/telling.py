@@ -31,7 +31,7 @@ def tell(record: AuditRecord, *, turn_name: Callable[[str], str] = str) -> str:
 
 def _story(record: AuditRecord, turn_name: Callable[[str], str]) -> Iterator[str]:
     for over in record.passed_over:
-        yield f"({_why(over, turn_name)})"
+        yield f"({why_passed_over(over, turn_name)})"
     for probe in record.probes:
         last = probe is record.probes[-1]
         yield _probed(probe, first=probe is record.probes[0]) + (_end(record) if last else "")
@@ -39,7 +39,8 @@ def _story(record: AuditRecord, turn_name: Callable[[str], str]) -> Iterator[str
         yield f"nobody asked{_end(record)}"
 
 
-def _why(over: PassedOver, turn_name: Callable[[str], str]) -> str:
+def why_passed_over(over: PassedOver, turn_name: Callable[[str], str]) -> str:
+    """A target that was passed over, and why."""
     if over.limit:
         return f"{over.target} {over.why}: {over.limit}"
     turns = "; ".join(f"in turn {turn_name(e.first.turn)}: {e.reason}" for e in over.evictions)

@@ -22,6 +22,7 @@ from turnout.engine.classify.verdict import Verdict
 from turnout.engine.context import EMPTY, Cause, Eviction, SessionContext
 from turnout.engine.errors import ConfigurationError
 from turnout.engine.policy import DEFAULT_POLICY, Policy
+from turnout.engine.preview import Preview
 from turnout.engine.selection import NO_OPTIONS, Options, Selection, Wants
 from turnout.engine.targets import Target
 from turnout.machines import turn as turn_machine
@@ -285,6 +286,29 @@ class Turn:
     def has_next(self) -> bool:
         """The guard of `advance`: whether a target is left that this turn may still probe."""
         return not self._last_resort and self._first_eligible() is not None
+
+    def preview(self, route: str = "", notes: tuple[str, ...] = ()) -> Preview:
+        """Who is to be probed first, and who is passed over.
+
+        Raises:
+            StepRefused: somebody was probed already, or the turn has ended.
+        """
+        if self._steps:
+            raise StepRefused(f"turn {self.id!r} has begun: it is {self.state}")
+        wants = self._selection.wants
+        last_resort = {self._target.name} if self._last_resort else set[str]()
+        return Preview(
+            route=route,
+            target=self._target.name,
+            last_resort=self._last_resort,
+            order=tuple([target.name for target in self._selection.ladder]),
+            passed_over=tuple([over for over in self._passed_over() if over.target not in last_resort]),
+            lifted=self._selection.lifted,
+            needs=tuple(sorted(wants.needs)),
+            size=wants.size,
+            output=wants.output,
+            notes=notes,
+        )
 
     def record(
         self,

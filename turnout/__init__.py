@@ -31,6 +31,7 @@ from turnout.engine.memory.keeper import MemoryHealth
 from turnout.engine.memory.protocol import Change, Memory
 from turnout.engine.memory.sqlite import SqliteMemory
 from turnout.engine.policy import Action, Policy
+from turnout.engine.preview import Preview
 from turnout.engine.route import Route
 from turnout.engine.router import Reply, Router
 from turnout.engine.selection import Options
@@ -64,6 +65,7 @@ __all__ = [
     "MemoryTrouble",
     "Options",
     "Policy",
+    "Preview",
     "Reply",
     "RequestRefused",
     "Route",

@@ -214,6 +214,18 @@ class Keeper:
             self._know(identity, context)
         return context
 
+    async def peek(self, identity: Identity) -> SessionContext:
+        """What `read` would give. Nothing comes of it: nothing is swept, and nothing is known from it.
+
+        Raises:
+            MemoryTrouble: it cannot be read now.
+        """
+        now = self._clock.now()
+        context = await self._asked("read", lambda: self._memory.read(identity, now=now))
+        for kept in self._queue.about(identity):
+            context = kept.operation.after(identity, context)
+        return context
+
     def known(self, identity: Identity) -> SessionContext:
         """What this process has read and done last."""
         return self._known.get(identity, EMPTY)

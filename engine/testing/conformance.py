@@ -1226,7 +1226,8 @@ class MemoryConformance:
         for who in agents:
             await memory.record(who, overflow(9000))
         await memory.record(Identity("", "s2"), overflow(9000, at=NOW + 1))
-        gone, more, steps = [], True, 0
+        gone: list[Change] = []
+        more, steps = True, 0
         while more:
             changes, more = await memory.sweep("", now=NOW + 1, most=50)
             gone += changes
