@@ -26,13 +26,20 @@ def _methods(protocol: type) -> tuple[str, ...]:
     return tuple(name for name in vars(protocol) if not name.startswith("_"))
 
 
+_DESCRIBED: Final = frozenset(vars(Memory)[method] for method in _methods(Memory))
+
 _NEEDED: Final[Mapping[str, _Needed]] = {
-    "memory": _Needed(_methods(Memory), 'SqliteMemory("evictions.db"), InMemory() or a Memory of your own'),
+    "memory": _Needed(
+        _methods(Memory),
+        'SqliteMemory("evictions.db"), InMemory(), RedisMemory("redis://HOST:PORT/DB")'
+        " (from turnout.engine.memory.redis) or a Memory of your own",
+    ),
     "transport": _Needed(
         ("handle_async_request", "aclose"), '"aiohttp", "httpx" or an httpx.AsyncBaseTransport'
     ),
     "capture": _Needed(("keep",), 'Capture("captured")'),
     "on_record": _Needed(("__call__",), 'a callable, such as JsonLines("records.jsonl")'),
+    "on_change": _Needed(("__call__",), 'a callable, such as JsonLines("changes.jsonl")'),
     "clock": _Needed(_methods(Clock), "a Clock"),
     "jitter": _Needed(("__call__",), "a callable that gives a number from 0 to 1", maybe_class=True),
     "new_id": _Needed(("__call__",), "a callable that gives a name", maybe_class=True),
@@ -62,10 +69,19 @@ def _mistakes(name: str, given: object) -> Iterator[str]:
     needed = _NEEDED[name]
     if inspect.isclass(given) and not needed.maybe_class:
         yield f"{name} is a class; give {needed.instead}"
-    elif not all(callable(getattr(given, method, None)) for method in needed.methods):
-        yield f"{name} is of type {type(given).__name__}; give {needed.instead}"
-    elif name == "on_record" and _is_async(given):
-        yield "on_record is async and would never be awaited; give a plain callable"
+    elif lacking := [method for method in needed.methods if _lacks(given, method)]:
+        # a text is no attempt at a memory, though it has a `strip`
+        attempt = len(lacking) < len(needed.methods) and not isinstance(given, str)
+        without = f" without {', '.join(lacking)}" if attempt else ""
+        yield f"{name} is of type {type(given).__name__}{without}; give {needed.instead}"
+    elif name in ("on_record", "on_change") and _is_async(given):
+        yield f"{name} is async and would never be awaited; give a plain callable"
+
+
+def _lacks(given: object, method: str) -> bool:
+    found = getattr(given, method, None)
+    # what is inherited from the protocol does nothing
+    return not callable(found) or getattr(found, "__func__", None) in _DESCRIBED
 
 
 def _is_async(given: object) -> bool:

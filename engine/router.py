@@ -125,6 +125,7 @@ class Router:
         check(
             memory=memory,
             on_record=on_record,
+            on_change=on_change,
             capture=capture,
             on_memory_error=on_memory_error,
             memory_timeout_ms=memory_timeout_ms,

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from click.testing import CliRunner, Result
 from memories import LARGE, SMALL, overflow, refusal
 
 from turnout import SqliteMemory
 from turnout.engine.cli import main
+from turnout.engine.cli.evictions import command as group
 from turnout.engine.context import Identity
 from turnout.engine.memory.protocol import Memory
 
@@ -65,6 +68,10 @@ def evictions(*arguments: str, path: str = "memory.db", **options: Any) -> Resul
     return CliRunner().invoke(main, ["evictions", "--memory", f"sqlite:{path}", *arguments], **options)
 
 
+def of_the_deployment(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["evictions", "--deployment", "deployment.toml", *arguments])
+
+
 def test_a_list_tells_who_holds_what_and_why() -> None:
     told = evictions("list")
     assert told.exit_code == 0
@@ -110,13 +117,26 @@ def test_a_target_of_a_deployment_is_restored_for_every_session() -> None:
             await memory.record(Identity("", session), overflow(9000, at=NOW, fingerprint=fingerprint))
 
     of_memory(evict)
-    told = CliRunner().invoke(main, ["evictions", "--deployment", "deployment.toml", "restore-all", SMALL])
+    told = of_the_deployment("restore-all", SMALL)
     assert told.exit_code == 0, told.output
     assert held(Identity("", "a")) == held(Identity("", "b")) == set()
     assert held(OTHER) == {(SMALL, "context_window")}, "of another target by that name"
     told = evictions("restore-all", SMALL)
     assert told.exit_code == 1
     assert "give --deployment FILE" in told.output
+
+
+@pytest.mark.parametrize(
+    "arguments", [("restore", "s1", "smal"), ("restore-all", "smal"), ("list", "--target", "smal")]
+)
+def test_a_target_that_no_route_has_is_said_to_be_none_and_one_like_it_named(
+    arguments: tuple[str, ...],
+) -> None:
+    Path("deployment.toml").write_text(DEPLOYMENT)
+    told = of_the_deployment(*arguments)
+    assert told.exit_code == 1
+    assert "no route has a target 'smal'; did you mean small?" in told.output
+    assert of_the_deployment("list", "--target", SMALL).exit_code == 0
 
 
 def test_a_session_is_forgotten_with_its_agents_or_one_agent_alone() -> None:
@@ -138,20 +158,115 @@ def test_a_memory_is_moved_to_another_and_twice_is_once() -> None:
     assert evictions("export", path="other.db").output == exported.output
 
 
+def test_an_import_says_what_it_has_taken_in_and_what_file_it_has_made() -> None:
+    Path("evictions.jsonl").write_text(evictions("export").output)
+    told = evictions("import", "evictions.jsonl", path="memroy.db")
+    assert told.output.splitlines() == [
+        "made memroy.db",
+        "identities taken in: 3; expired: 0; lines left out: 0",
+    ]
+    told = evictions("import", "evictions.jsonl", path="memroy.db")
+    assert "made" not in told.output
+
+
+def test_a_session_that_is_in_use_is_moved_with_evictions_older_than_the_time_to_live() -> None:
+    day, old, used = 86_400.0, Identity("", "old"), NOW - 3600
+
+    async def fill(memory: Memory) -> None:
+        await memory.record(old, overflow(9000, at=NOW - 3 * day), used=used)
+        await memory.record(old, refusal("image", at=NOW - 2 * day, target=LARGE), used=used)
+        await memory.record(Identity("", "gone"), overflow(9000, at=NOW - 3 * day))
+
+    of_memory(fill)
+    whole = of_memory(lambda memory: memory.held("", now=NOW - 2.5 * day))
+    lines = evictions("export").output.splitlines()
+    Path("evictions.jsonl").write_text("\n".join(lines))
+    assert "expired: 0" in evictions("import", "evictions.jsonl", path="other.db").output
+    assert held(old, "other.db") == held(old) == {(SMALL, "context_window"), (LARGE, "capability")}
+    (moved,) = of_memory(lambda memory: memory.held("", "old", now=NOW), "other.db").held
+    assert moved.last_use == used, "it lives as long as it would have"
+
+    (gone,) = [held for held in whole.held if held.identity.session == "gone"]
+    Path("evictions.jsonl").write_bytes(msgspec.json.encode(gone))
+    told = evictions("import", "evictions.jsonl", path="other.db")
+    assert "identities taken in: 0; expired: 1" in told.output
+    assert told.exit_code == 0
+
+
 def test_a_line_that_is_damaged_is_named_and_the_others_are_taken_in() -> None:
     first, *others = evictions("export").output.splitlines()
     Path("evictions.jsonl").write_text("\n".join((first, "{]", *others)))
     told = evictions("import", "evictions.jsonl", path="other.db")
     assert told.exit_code == 2
     assert "line 2" in told.output
+    assert "taken in: 3; expired: 0; lines left out: 1" in told.output
     assert held(OTHER, "other.db") == held(OTHER)
 
 
 def test_another_namespace_sees_nothing_of_it_and_can_take_it_in() -> None:
     assert "nothing is evicted" in evictions("--namespace", "tenant", "list").output
     Path("evictions.jsonl").write_text(evictions("export").output)
-    evictions("--namespace", "tenant", "import", "evictions.jsonl")
+    told = evictions("--namespace", "tenant", "import", "evictions.jsonl")
     assert held(Identity("tenant", "s2")) == held(OTHER)
+    assert "moved into namespace 'tenant': 3 lines" in told.output
+
+
+def test_lines_of_another_namespace_are_left_out_unless_it_is_asked_for() -> None:
+    async def fill(memory: Memory) -> None:
+        await memory.record(Identity("tenant", "s1"), overflow(5000, at=NOW))
+
+    of_memory(fill)
+    lines = evictions("export").stdout + evictions("--namespace", "tenant", "export").stdout
+    Path("evictions.jsonl").write_text(lines)
+    told = evictions("import", "evictions.jsonl", path="other.db")
+    assert told.exit_code == 2
+    assert "namespace 'tenant': 1 line left out, since this imports into ''" in told.output
+    assert "identities taken in: 3; expired: 0; lines left out: 1" in told.output
+    assert held(Identity("tenant", "s1"), "other.db") == set()
+    told = evictions("--namespace", "", "import", "evictions.jsonl", path="other.db")
+    assert told.exit_code == 0
+    assert "moved into namespace '': 1 line" in told.output
+
+
+@pytest.mark.parametrize("arguments", [["list"], ["export"], ["export", "--damaged"]], ids=" ".join)
+def test_who_looks_at_one_namespace_is_told_of_the_others_in_the_file(arguments: list[str]) -> None:
+    assert "namespace" not in evictions(*arguments).output
+
+    async def fill(memory: Memory) -> None:
+        await memory.record(Identity("ten\x1bant", "s1"), overflow(5000, at=NOW))
+
+    of_memory(fill)
+    told = evictions(*arguments)
+    others = "this is namespace '' only; the file also holds 'ten\\x1bant': give --namespace NAME"
+    assert others in told.stderr
+    assert "ant" not in told.stdout
+    assert told.exit_code == 0
+    told = evictions("--namespace", "nobody", *arguments)
+    assert "nothing is evicted" in told.stderr
+    assert "the file also holds '', 'ten" in told.stderr
+
+
+def test_the_memory_is_named_before_the_command_or_behind_it() -> None:
+    before = evictions("list")
+    behind = CliRunner().invoke(main, ["evictions", "list", "--memory", "sqlite:memory.db"])
+    assert (behind.exit_code, behind.output) == (0, before.output)
+
+
+@pytest.mark.parametrize("command", sorted(group.commands))
+def test_the_help_of_a_command_needs_no_memory(command: str) -> None:
+    told = CliRunner().invoke(main, ["evictions", command, "--help"])
+    assert told.exit_code == 0
+    assert "--memory URL" in told.output
+    assert ("It needs --deployment FILE" in told.output) == (command == "restore-all")
+
+
+def test_a_variable_may_hold_the_url(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WHERE", "sqlite:memory.db")
+    listed = CliRunner().invoke(main, ["evictions", "--memory", "env:WHERE", "list"])
+    assert listed.output == evictions("list").output
+    monkeypatch.setenv("WHERE", "sqlite://memory.db")
+    told = CliRunner().invoke(main, ["evictions", "--memory", "env:WHERE", "list"])
+    assert "without // before it" in told.output
 
 
 @pytest.mark.parametrize(
@@ -159,17 +274,21 @@ def test_another_namespace_sees_nothing_of_it_and_can_take_it_in() -> None:
     [
         (["list"], "give --deployment FILE or --memory URL"),
         (["--memory", "memory:", "list"], "gone with its process"),
-        (["--memory", "postgres://x", "list"], "names no store"),
+        (["--memory", "postgres://x", "list"], "--memory is no memory; give sqlite:PATH"),
+        (["--memory", "sqlite:///memory.db", "list"], "give a path without // before it"),
+        (["--memory", "redis://u:hunter2@h/0", "list"], "holds a credential, .* --memory env:REDIS_URL"),
+        (["--memory", "env:NO_SUCH_VARIABLE", "list"], "not set in this environment"),
         (["--deployment", "nowhere.toml", "list"], "nowhere.toml"),
         (["--memory", "sqlite:nowhere/memory.db", "list"], "nowhere"),
     ],
-    ids=["none", "of a process", "unknown", "no file", "no directory"],
+    ids=["none", "of a process", "unknown", "slashes", "credential", "unset", "no file", "no directory"],
 )
 def test_a_memory_that_cannot_be_looked_at_is_told_in_a_line(arguments: list[str], says: str) -> None:
     told = CliRunner().invoke(main, ["evictions", *arguments])
     assert told.exit_code != 0
-    assert says in told.output
+    assert re.search(says, told.output)
     assert "Traceback" not in told.output
+    assert "hunter2" not in told.output
 
 
 def test_names_that_would_steer_a_terminal_do_not() -> None:

@@ -1,15 +1,19 @@
 """The README says what is so: its program runs, its picture is today's, its links lead somewhere."""
 
+import inspect
 import json
 import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from memories import overflow
 
+from turnout import Change, Identity, JsonLines, Memory
 from turnout.engine import identity
-from turnout.engine.audit import AttemptRecord, AuditRecord, ProbeRecord
+from turnout.engine.audit import AttemptRecord, AuditRecord, PassedOver, ProbeRecord
 from turnout.engine.context import Eviction
 from turnout.engine.diagram import mermaid
 from turnout.engine.policy import DEFAULT_POLICY
@@ -71,11 +75,57 @@ def test_the_turn_of_the_page_on_embedding_is_stepped_as_it_says(capsys: pytest.
     assert capsys.readouterr().out == "['small', 'large'] ['large']\n"
 
 
+def python_of_the_page_on_embedding(holds: str) -> str:
+    page = (HOUSE / "docs" / "embedding.md").read_text()
+    (program,) = [p for p in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if holds in p]
+    return program
+
+
+def test_the_memories_of_the_page_on_embedding_are_made_with_the_defaults_that_it_shows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    program = python_of_the_page_on_embedding("RedisMemory(")
+    made: dict[str, Any] = {}
+    exec(compile(program, "docs/embedding.md", "exec"), made)
+    for name in ("one_host", "many_hosts", "one_process"):
+        defaults = inspect.signature(type(made[name])).parameters
+        (call,) = re.findall(rf"^{name} = \w+\((.*)\)$", program, re.MULTILINE)
+        for argument, value in re.findall(r"(\w+)=([^,]+)", call):
+            assert defaults[argument].default == eval(value), argument
+    assert list(tmp_path.iterdir()) == [], "nothing is opened before the first use"
+
+
+def test_the_page_on_embedding_tells_every_method_of_a_memory_with_its_arguments() -> None:
+    page = (HOUSE / "docs" / "embedding.md").read_text()
+    table = dict(re.findall(r"^\| `(\w+)\((.*?)\)` \|", page, re.MULTILINE))
+    methods = {name: method for name, method in vars(Memory).items() if not name.startswith("_")}
+    assert table.keys() == methods.keys()
+    for name, method in methods.items():
+        told = [argument.partition("=")[0].strip() for argument in table[name].split(",") if argument]
+        assert [one for one in told if one != "*"] == [*inspect.signature(method).parameters][1:]
+
+
+def test_a_change_is_told_by_all_its_fields_and_written_as_the_page_on_embedding_shows(
+    tmp_path: Path,
+) -> None:
+    page = (HOUSE / "docs" / "embedding.md").read_text()
+    told = page[page.index("## What was removed") :]
+    for field in (*Change.__struct_fields__, *Identity._fields, *Eviction.__struct_fields__):
+        assert f"`{field}`" in told
+    write = JsonLines(tmp_path / "changes.jsonl")
+    write(Change(1767225660.0, Identity("", "session-42"), overflow(9000), "forgotten"))  # type: ignore[arg-type]
+    line = (tmp_path / "changes.jsonl").read_text()
+    begin, end = re.findall(r"```json\n(.*?), …(.*?)\n```", told)[0]
+    assert line.startswith(begin + ",")
+    assert line.strip().endswith(end)
+
+
 def test_the_page_on_records_tells_every_field() -> None:
     page = (HOUSE / "docs" / "records.md").read_text()
-    for record in (AuditRecord, ProbeRecord, AttemptRecord, Eviction):
+    for record in (AuditRecord, ProbeRecord, AttemptRecord, PassedOver, Eviction):
         for field in record.__struct_fields__:
-            assert f"`{field}`" in page or field in ("fingerprint", "machine", "latest_turn", "latest_at")
+            assert f"`{field}`" in page
 
 
 def test_the_page_on_embedding_tells_every_header_in_order() -> None:

@@ -22,6 +22,7 @@ from turnout import (
     InMemory,
     InvalidBody,
     JsonLines,
+    Memory,
     MemoryTrouble,
     Reply,
     RequestRefused,
@@ -43,6 +44,13 @@ from turnout.engine.testing import Hang, Reset, Scripted, ScriptedTransport, in_
 CAPABILITY = refusal("capability", "image")
 OVERFLOW = refusal("context_window")
 DOWN = refusal("unavailable")
+
+
+class ReadOnly(Memory):
+    """On the way to a memory of one's own: what is inherited does nothing."""
+
+    async def read(self, identity: Identity, *, now: float) -> SessionContext:
+        return SessionContext()
 
 
 async def served(target: Target, request: Any, /, *, timeout: float | None) -> Any:
@@ -243,11 +251,18 @@ def test_a_memory_given_by_hand_wins_over_the_file(tmp_path: Path) -> None:
         ({"routes": Route(id="r", ladder=LADDER)}, "routes is of type Route; give a list"),
         ({"routes": {"r": LADDER}}, "routes holds str; give routes only"),
         ({"ladder": LADDER, "memory": "evictions.db"}, r'memory is of type str; give SqliteMemory\("evict'),
+        (
+            {"ladder": LADDER, "memory": "redis://cache:6379/0"},
+            r"memory is of type str; .* RedisMemory\(.* \(from turnout.engine.memory.redis\)",
+        ),
         ({"ladder": LADDER, "memory": InMemory}, "memory is a class; give SqliteMemory"),
+        ({"ladder": LADDER, "memory": ReadOnly()}, "memory is of type ReadOnly without record, touch, .*; "),
         ({"ladder": LADDER, "transport": "requests"}, "transport is 'requests'; give aiohttp or httpx"),
         ({"ladder": LADDER, "transport": httpx.HTTPTransport()}, "transport is of type HTTPTransport; give"),
         ({"ladder": LADDER, "on_record": "records.jsonl"}, r"on_record is of type str; give .*JsonLines\("),
         ({"ladder": LADDER, "on_record": JsonLines}, "on_record is a class"),
+        ({"ladder": LADDER, "on_change": "changes.jsonl"}, r"on_change is of type str; give .*JsonLines\("),
+        ({"ladder": LADDER, "on_change": JsonLines}, "on_change is a class"),
         ({"ladder": LADDER, "capture": "captured"}, r'capture is of type str; give Capture\("captured"\)'),
         ({"ladder": LADDER, "on_memory_error": "rise"}, "on_memory_error is 'rise'; give serve or raise"),
         ({"ladder": LADDER, "memory_timeout_ms": "5"}, "memory_timeout_ms is of type str; give a number"),
@@ -747,11 +762,12 @@ def test_a_size_is_a_whole_number_of_tokens(size: Any) -> None:
         House().turn(size=size)
 
 
-def test_a_sink_that_would_never_be_awaited_is_refused() -> None:
-    async def sink(record: AuditRecord) -> None: ...
+@pytest.mark.parametrize("name", ["on_record", "on_change"])
+def test_a_sink_that_would_never_be_awaited_is_refused(name: str) -> None:
+    async def sink(told: AuditRecord | Change) -> None: ...
 
-    with pytest.raises(ConfigurationError, match="on_record is async"):
-        House(on_record=sink).router()
+    with pytest.raises(ConfigurationError, match=f"{name} is async"):
+        House(**{name: sink}).router()
 
 
 @pytest.mark.parametrize("bound", [0, -1.0, float("nan")], ids=repr)

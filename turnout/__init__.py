@@ -8,7 +8,7 @@ from turnout.engine.audit import AuditRecord
 from turnout.engine.capture import Capture
 from turnout.engine.classify.operator import ErrorRule
 from turnout.engine.classify.verdict import Evidence, Feature, Verdict
-from turnout.engine.context import Eviction, SessionContext
+from turnout.engine.context import Eviction, Identity, SessionContext
 from turnout.engine.errors import (
     ClientError,
     ConfigurationError,
@@ -28,7 +28,7 @@ from turnout.engine.errors import (
 )
 from turnout.engine.memory.inmemory import InMemory
 from turnout.engine.memory.keeper import MemoryHealth
-from turnout.engine.memory.protocol import Change, Memory
+from turnout.engine.memory.protocol import Change, Held, Memory, Page, Swept
 from turnout.engine.memory.sqlite import SqliteMemory
 from turnout.engine.policy import Action, Policy
 from turnout.engine.preview import Preview
@@ -55,6 +55,8 @@ __all__ = [
     "Eviction",
     "Evidence",
     "Feature",
+    "Held",
+    "Identity",
     "InMemory",
     "InjectionRefused",
     "InvalidBody",
@@ -64,6 +66,7 @@ __all__ = [
     "MemoryRefusal",
     "MemoryTrouble",
     "Options",
+    "Page",
     "Policy",
     "Preview",
     "Reply",
@@ -77,6 +80,7 @@ __all__ = [
     "Stream",
     "StreamEvent",
     "StreamInterrupted",
+    "Swept",
     "Target",
     "Turn",
     "TurnBroken",

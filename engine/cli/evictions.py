@@ -2,98 +2,44 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 import click
 import msgspec
 
-from turnout.engine import deployment
+from turnout.engine.cli.store import Store, naming, with_store
 from turnout.engine.context import Eviction, Identity
-from turnout.engine.errors import ConfigurationError, MemoryTrouble
-from turnout.engine.memory import from_url
+from turnout.engine.errors import MemoryRefusal, MemoryTrouble
+from turnout.engine.memory.ids import kept_namespace, shown_id
 from turnout.engine.memory.protocol import Change, Held, Memory
+from turnout.engine.memory.sqlite.aside import Connection
 from turnout.engine.memory.sqlite.salvage import Salvage
 from turnout.engine.memory.values import eviction_json, json_of
 from turnout.engine.printable import printable
 
 UNUSABLE: Final = 2
-PAGE: Final = 500
 TELL_EVERY: Final = 1000
 """Identities between two words of progress."""
 
-T = TypeVar("T")
 _LINE: Final = msgspec.json.Decoder(Held)
 
 
-@dataclass(frozen=True)
-class _Store:
-    """The memory that a command is about."""
-
-    settings: deployment.MemorySettings
-    fingerprints: frozenset[tuple[str, str]]
-    """Of the deployment's targets, by name; none where only a memory is named."""
-
-    def use(self, doing: Callable[[Memory], Awaitable[T]], *, make: bool = False) -> T:
-        """Do something with it.
-
-        Args:
-            make: make its file, if there is none.
-
-        Raises:
-            click.ClickException: it is in trouble.
-        """
-        scheme, _, path = self.settings.url.partition(":")
-        if scheme == "sqlite" and not make and not Path(path).exists():
-            raise click.ClickException(f"there is no file {printable(path)!r}; give the path of a memory")
-
-        async def within() -> T:
-            settings = self.settings
-            memory = from_url(
-                settings.url,
-                ttl_secs=settings.ttl_secs,
-                max_sessions=settings.max_sessions,
-                durability=settings.durability,
-            )
-            try:
-                return await doing(memory)
-            finally:
-                await memory.close()
-
-        try:
-            return asyncio.run(within())
-        except (MemoryTrouble, ConfigurationError) as error:
-            raise click.ClickException(printable(str(error))) from error
-
-    async def all(self, memory: Memory, session: str | None = None) -> AsyncIterator[Held]:
-        cursor = ""
-        while True:
-            page = await memory.held(
-                self.settings.namespace, session, now=time.time(), cursor=cursor, most=PAGE
-            )
-            for held in page.held:
-                yield held
-            if not (cursor := page.cursor):
-                return
-
-
 @click.group()
-@click.option(
-    "--deployment", "file", type=click.Path(path_type=Path), metavar="FILE", help="Whose [memory] it is."
-)
-@click.option("--memory", "url", metavar="URL", help="Instead of a deployment: sqlite:PATH or redis://HOST.")
-@click.option("--namespace", help="Whose sessions, if not the deployment's.")
-@click.pass_context
-def command(ctx: click.Context, file: Path | None, url: str | None, namespace: str | None) -> None:
+@naming
+def command() -> None:
     """Tell what a memory holds, take it back, or move it to another one.
 
-    The router may be running: what is changed here holds from its next turn on.
+    The router may be running: what is changed here holds from its next turn on. Each command is about one
+    namespace: the deployment's, or the one without a name. With --memory a session is remembered for a
+    day without use; where yours is remembered for longer, give its --deployment.
 
     \b
     Examples:
@@ -102,30 +48,16 @@ def command(ctx: click.Context, file: Path | None, url: str | None, namespace: s
       turnout evictions --memory sqlite:evictions.db export > evictions.jsonl
       turnout evictions --memory redis://127.0.0.1 import evictions.jsonl
     """  # noqa: D301 - click has to see the backspace
-    if (file is None) == (url is None):
-        raise click.UsageError("name the memory: give --deployment FILE or --memory URL")
-    settings, fingerprints = deployment.MemorySettings(url=url or ""), frozenset[tuple[str, str]]()
-    if file is not None:
-        try:
-            loaded = deployment.load(file)
-        except ConfigurationError as error:
-            raise click.ClickException(str(error)) from error
-        settings = loaded.memory
-        targets = (target for route in loaded.routes.values() for target in route.ladder)
-        fingerprints = frozenset((target.name, target.fingerprint) for target in targets)
-    if settings.url == "memory:":
-        raise click.ClickException("memory: is gone with its process; there is nothing to look at from here")
-    if namespace is not None:
-        settings = replace(settings, namespace=namespace)
-    ctx.obj = _Store(settings, fingerprints)
 
 
 @command.command("list")
 @click.option("--target", help="Only evictions of this target.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object an identity.")
-@click.pass_obj
-def list_(store: _Store, target: str | None, *, as_json: bool) -> None:
+@with_store
+def list_(store: Store, target: str | None, *, as_json: bool) -> None:
     """Tell who holds evictions: session, agent, target, reason, since when and by which turn."""
+    if target is not None:
+        store.see_that_a_route_has(target)
 
     async def tell(memory: Memory) -> int:
         told = 0
@@ -141,15 +73,17 @@ def list_(store: _Store, target: str | None, *, as_json: bool) -> None:
                 click.echo(f"{_who(held.identity)}  {_line(eviction)}")
         return told
 
-    if not store.use(tell) and not as_json:
+    if not (told := store.use(tell)) and not as_json:
         click.echo("nothing is evicted", err=True)
+    if not (told and store.namespace_given):
+        _tell_other_namespaces(store)
 
 
 @command.command()
 @click.argument("session")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object an identity.")
-@click.pass_obj
-def show(store: _Store, session: str, *, as_json: bool) -> None:
+@with_store
+def show(store: Store, session: str, *, as_json: bool) -> None:
     """Tell all of a session's evictions, each with its first cause."""
 
     async def tell(memory: Memory) -> bool:
@@ -172,9 +106,10 @@ def show(store: _Store, session: str, *, as_json: bool) -> None:
 @click.argument("session")
 @click.argument("target")
 @click.option("--agent", default="", help="Of this sub-agent, not of the root.")
-@click.pass_obj
-def restore(store: _Store, session: str, target: str, agent: str) -> None:
+@with_store
+def restore(store: Store, session: str, target: str, agent: str) -> None:
     """Make TARGET eligible again for SESSION."""
+    store.see_that_a_route_has(target)
 
     async def bring_back(memory: Memory) -> Sequence[Change]:
         identity = Identity(store.settings.namespace, session, agent)
@@ -188,14 +123,18 @@ def restore(store: _Store, session: str, target: str, agent: str) -> None:
 
 @command.command("restore-all")
 @click.argument("target")
-@click.pass_obj
-def restore_all(store: _Store, target: str) -> None:
-    """Make TARGET of the deployment eligible again for every session at once."""
-    fingerprints = {fingerprint for name, fingerprint in store.fingerprints if name == target}
-    if not fingerprints:
+@with_store
+def restore_all(store: Store, target: str) -> None:
+    """Make TARGET of the deployment eligible again for every session at once.
+
+    It needs --deployment FILE: what is restored is the target as that file describes it now.
+    """
+    if not store.fingerprints:
         raise click.ClickException(
-            f"no route has a target {printable(target)!r}; give --deployment FILE, whose target it is"
+            f"no deployment says what {printable(target)!r} is; give --deployment FILE, whose target it is"
         )
+    store.see_that_a_route_has(target)
+    fingerprints = {fingerprint for name, fingerprint in store.fingerprints if name == target}
 
     async def bring_back(memory: Memory) -> None:
         for fingerprint in fingerprints:
@@ -208,8 +147,8 @@ def restore_all(store: _Store, target: str) -> None:
 @command.command()
 @click.argument("session")
 @click.option("--agent", help="Only this sub-agent; an empty text is the root.")
-@click.pass_obj
-def forget(store: _Store, session: str, agent: str | None) -> None:
+@with_store
+def forget(store: Store, session: str, agent: str | None) -> None:
     """Forget SESSION with all its agents, or one agent of it."""
     namespace = store.settings.namespace
     _tell_changes(store.use(lambda memory: memory.forget(namespace, session, agent, now=time.time())))
@@ -217,32 +156,38 @@ def forget(store: _Store, session: str, agent: str | None) -> None:
 
 @command.command()
 @click.option("--damaged", is_flag=True, help="Print what can still be read of a damaged SQLite file.")
-@click.pass_context
-def export(ctx: click.Context, *, damaged: bool) -> None:
+@with_store
+def export(store: Store, *, damaged: bool) -> None:
     """Print what the memory holds as JSON, a line an identity, for `import`.
+
+    One namespace is printed; which others a SQLite file holds is told on standard error. The keys of
+    extra_body that targets have refused are not printed: they are learnt anew.
 
     With --damaged the file is only read, and the exit status is 2 if not all of it could be.
     """
-    store: _Store = ctx.obj
     if damaged:
-        ctx.exit(_salvage(store.settings))
+        click.get_current_context().exit(_salvage(store))
 
-    async def write(memory: Memory) -> None:
+    async def write(memory: Memory) -> int:
         number = 0
         async for held in store.all(memory):
             click.echo(_json(held, held.evictions))
             number += 1
             _progress(number, "told")
         _progress(number, "told", last=True)
+        return number
 
-    store.use(write)
+    if not (number := store.use(write)):
+        click.echo("nothing is evicted", err=True)
+    if not (number and store.namespace_given):
+        _tell_other_namespaces(store)
 
 
-def _salvage(settings: deployment.MemorySettings) -> int:
-    scheme, _, path = settings.url.partition(":")
-    if scheme != "sqlite":
+def _salvage(store: Store) -> int:
+    settings = store.settings
+    if store.file is None:
         raise click.UsageError("--damaged is for a SQLite file: give --memory sqlite:PATH")
-    salvage = Salvage(Path(path), settings.namespace, ttl_secs=settings.ttl_secs, now=time.time())
+    salvage = Salvage(store.file, settings.namespace, ttl_secs=settings.ttl_secs, now=time.time())
     number = 0
     try:
         for held in salvage:
@@ -252,46 +197,116 @@ def _salvage(settings: deployment.MemorySettings) -> int:
     except MemoryTrouble as error:
         raise click.ClickException(printable(str(error))) from error
     _progress(number, "told", last=True)
-    if not salvage.damaged:
-        return 0
-    click.echo(f"{number} identities could be read; other parts of the file could not", err=True)
-    return UNUSABLE
+    if salvage.damaged:
+        click.echo(f"{number} identities could be read; other parts of the file could not", err=True)
+    elif not number:
+        click.echo("nothing is evicted", err=True)
+    _tell_other_namespaces(store)
+    return UNUSABLE if salvage.damaged else 0
+
+
+def _tell_other_namespaces(store: Store) -> None:
+    """Who looks at one namespace would take it for all there is."""
+    if store.file is None:
+        return
+    ours = shown_id(kept_namespace(store.settings.namespace))
+    others: list[str] = []
+    with suppress(MemoryTrouble):
+        others = [_quoted(name) for name in _namespaces_in(store.file) if name != ours]
+    if others:
+        click.echo(
+            f"this is namespace {_quoted(ours)} only; the file also holds {', '.join(others)}:"
+            " give --namespace NAME for another one",
+            err=True,
+        )
+
+
+def _namespaces_in(path: Path) -> list[str]:
+    """TODO: at the merge, `namespaces_in` of `memory/sqlite/salvage.py` takes its place."""
+    with suppress(Exception), closing(Connection(f"{path.absolute().as_uri()}?mode=ro", path, uri=True)) as c:
+        rows = c.execute("SELECT DISTINCT CAST(namespace AS BLOB) FROM identity").fetchall()
+        return sorted(name.decode(errors="backslashreplace") for (name,) in rows)
+    return []
 
 
 @command.command("import")
 @click.argument("file", type=click.File("rb"))
-@click.pass_context
-def import_(ctx: click.Context, file: Iterable[bytes]) -> None:
-    """Add to the memory what `export` has printed.
+@with_store
+def import_(store: Store, file: Iterable[bytes]) -> None:
+    """Add to the memory what `export` has printed, and tell how much that was.
 
-    What is there already is merged, and doing it twice changes nothing. A line that is
-    damaged is named and left out, and the exit status is 2.
+    What is there already is merged, and doing it twice changes nothing. What has expired by now is not
+    taken in. A line that is damaged, or of another namespace than the one that is imported into, is
+    named and left out, and the exit status is 2. With --namespace NAME every line goes into that
+    one, whatever its own.
     """
-    store: _Store = ctx.obj
-    damaged = 0
+    intake = _Intake(store)
+    made = store.file is not None and not store.file.exists()
 
     async def read(memory: Memory) -> None:
-        nonlocal damaged
-        number = 0
         for place, line in enumerate(file, start=1):
-            if not line.strip():
-                continue
-            try:
-                held = _LINE.decode(line)
-            except (msgspec.DecodeError, UnicodeError) as error:
-                damaged += 1
-                click.echo(f"line {place}: {printable(str(error))}; it is left out", err=True)
-                continue
-            identity = held.identity._replace(namespace=store.settings.namespace)
-            for eviction in held.evictions:
-                await memory.record(identity, eviction)
-            await memory.touch(identity, now=held.last_use)
-            number += 1
-            _progress(number, "taken in")
-        _progress(number, "taken in", last=True)
+            if line.strip():
+                await intake.take(memory, place, line)
+        _progress(intake.taken, "taken in", last=True)
 
     store.use(read, make=True)
-    ctx.exit(UNUSABLE if damaged else 0)
+    if made and store.file is not None and store.file.exists():
+        click.echo(f"made {printable(str(store.file))}")
+    intake.tell()
+    click.get_current_context().exit(UNUSABLE if intake.left_out else 0)
+
+
+@dataclass
+class _Intake:
+    """What becomes of the lines of an import."""
+
+    store: Store
+    now: float = field(default_factory=time.time)
+    taken: int = 0
+    moved: int = 0
+    expired: int = 0
+    damaged: int = 0
+    elsewhere: Counter[str] = field(default_factory=Counter)
+    """Lines of other namespaces, by these."""
+
+    @property
+    def left_out(self) -> int:
+        return self.damaged + self.elsewhere.total()
+
+    async def take(self, memory: Memory, place: int, line: bytes) -> None:
+        ours = self.store.settings.namespace
+        try:
+            held = _LINE.decode(line)
+            theirs = held.identity.namespace
+            if theirs != ours and not self.store.namespace_given:
+                self.elsewhere[theirs] += 1
+                return
+            if held.last_use + self.store.settings.ttl_secs <= self.now:
+                self.expired += 1
+                return
+            for eviction in held.evictions:
+                await memory.record(held.identity._replace(namespace=ours), eviction, used=held.last_use)
+        except (msgspec.DecodeError, UnicodeError, MemoryRefusal) as error:
+            self.damaged += 1
+            click.echo(f"line {place}: {printable(str(error))}; it is left out", err=True)
+            return
+        self.taken += 1
+        self.moved += theirs != ours
+        _progress(self.taken, "taken in")
+
+    def tell(self) -> None:
+        ours = _quoted(self.store.settings.namespace)
+        for theirs, number in self.elsewhere.items():
+            click.echo(
+                f"namespace {_quoted(theirs)}: {_lines(number)} left out, since this imports into {ours};"
+                f" --namespace {ours} takes every line into that one",
+                err=True,
+            )
+        click.echo(
+            f"identities taken in: {self.taken}; expired: {self.expired}; lines left out: {self.left_out}"
+        )
+        if self.moved:
+            click.echo(f"moved into namespace {ours}: {_lines(self.moved)}")
 
 
 # -- words
@@ -301,6 +316,14 @@ def _json(held: Held, evictions: Iterable[Eviction]) -> bytes:
     """Every field is written: what is left to its default now may have another one later."""
     whole = [msgspec.Raw(eviction_json(eviction)) for eviction in evictions]
     return json_of({"identity": held.identity, "last_use": held.last_use, "evictions": whole})
+
+
+def _quoted(namespace: str) -> str:
+    return f"'{printable(namespace)}'"
+
+
+def _lines(number: int) -> str:
+    return f"{number} line{'s' * (number != 1)}"
 
 
 def _who(identity: Identity) -> str:

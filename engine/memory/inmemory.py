@@ -149,8 +149,10 @@ class InMemory:
         space, holder = found
         return SessionContext(space.standing(holder))
 
-    async def record(self, identity: Identity, eviction: Eviction) -> tuple[Change, ...]:
-        space, now = self._space(identity.namespace), eviction.latest_at
+    async def record(
+        self, identity: Identity, eviction: Eviction, *, used: float | None = None
+    ) -> tuple[Change, ...]:
+        space, now = self._space(identity.namespace), eviction.latest_at if used is None else used
         holder = space.holder(identity)
         expired: list[Change] = []
         if holder is not None and self._expired(holder, now):
@@ -158,7 +160,7 @@ class InMemory:
             space.leave(holder)
             holder = None
         if holder is None:
-            holder = _Holder(kept_id(identity.session), kept_id(identity.agent), eviction.latest_at)
+            holder = _Holder(kept_id(identity.session), kept_id(identity.agent), now)
             space.enter(holder)
         holder.last_use = max(holder.last_use, now)
         row, epoch = holder.rows.get(eviction.key), space.epoch(eviction)

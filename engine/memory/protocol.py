@@ -59,11 +59,17 @@ class Memory(Protocol):
         """What is remembered for this identity; nothing after `ttl_secs` without use."""
         ...
 
-    async def record(self, identity: Identity, eviction: Eviction) -> Sequence[Change]:
+    async def record(
+        self, identity: Identity, eviction: Eviction, *, used: float | None = None
+    ) -> Sequence[Change]:
         """Insert the eviction or merge it with its like, and note that the identity was in use.
 
         It is durable when this returns. What the identity held until then and had expired is removed,
         and comes back.
+
+        Args:
+            used: when the identity was in use, in seconds since 1970; the eviction's latest time where none
+                is given.
         """
         ...
 

@@ -503,6 +503,32 @@ class MemoryConformance:
         await memory.record(WHO, refusal("image", target=LARGE, at=NOW + 50))
         assert len(await evictions_of(memory, now=NOW + 149)) == 2
 
+    @story(ttl_secs=100.0)
+    async def test_an_eviction_that_is_older_than_the_last_use_lives_as_long_as_the_session(
+        self, memory: Memory
+    ) -> None:
+        await memory.record(WHO, overflow(9000, at=NOW - 300), used=NOW)
+        assert await memory.record(WHO, refusal("image", target=LARGE, at=NOW - 200), used=NOW) == ()
+        assert len(await evictions_of(memory, now=NOW + 99.5)) == 2
+        assert [held.last_use for held in await everyone(memory)] == [NOW]
+        assert await memory.read(WHO, now=NOW + 100) == EMPTY
+
+    @story(ttl_secs=100.0)
+    async def test_an_earlier_use_that_is_told_late_does_not_shorten_the_time_to_live(
+        self, memory: Memory
+    ) -> None:
+        await memory.record(WHO, overflow(9000, at=NOW))
+        await memory.record(WHO, refusal("image", target=LARGE, at=NOW - 300), used=NOW - 250)
+        assert len(await evictions_of(memory, now=NOW + 99.5)) == 2
+
+    @story(ttl_secs=100.0)
+    async def test_what_had_expired_by_the_time_of_the_use_that_is_told_goes(self, memory: Memory) -> None:
+        await memory.record(WHO, overflow(9000, at=NOW))
+        old = refusal("image", target=LARGE, at=NOW - 300)
+        gone = await memory.record(WHO, old, used=NOW + 100)
+        assert list(gone) == [Change(NOW + 100, WHO, overflow(9000, at=NOW), "expired")]
+        assert await evictions_of(memory, now=NOW + 100) == (old,)
+
     async def _use(self, memory: Memory, used_after: float, lives_for: float) -> None:
         await memory.record(WHO, overflow(9000))
         await memory.touch(WHO, now=NOW + used_after)
@@ -1069,9 +1095,15 @@ class MemoryConformance:
         await self._queue(memory)
         for number, name in enumerate(HOSTILE):
             await memory.record(Identity("", name), overflow(number))
-        for held in await everyone(memory, now=NOW + 9):
+        was_held = await everyone(memory, now=NOW + 9)
+        for held in was_held:
             for eviction in held.evictions:
-                await memory.record(held.identity._replace(namespace="moved"), eviction)
+                moved = held.identity._replace(namespace="moved")
+                await memory.record(moved, eviction, used=held.last_use)
+        now_held = await everyone(memory, "moved", now=NOW + 9)
+        assert {held.identity[1:]: held.last_use for held in now_held} == {
+            held.identity[1:]: held.last_use for held in was_held
+        }
         for name in ("s1", "s2", *HOSTILE):
             was, now_is = [await memory.read(Identity(n, name), now=NOW + 9) for n in ("", "moved")]
             assert was == now_is

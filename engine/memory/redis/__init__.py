@@ -196,21 +196,20 @@ class RedisMemory:
                 return EMPTY
             return SessionContext(self._living(keys, stored, now))
 
-    async def record(self, identity: Identity, eviction: Eviction) -> tuple[Change, ...]:
+    async def record(
+        self, identity: Identity, eviction: Eviction, *, used: float | None = None
+    ) -> tuple[Change, ...]:
+        now = eviction.latest_at if used is None else used
         async with self._telling("record"):
             keys, (member, session) = keys_of(identity.namespace), member_of(identity)
-            use = self._use(eviction.latest_at, member, session)
+            use = self._use(now, member, session)
             field, there, merged = field_of(eviction), b"", eviction
             while True:
                 put = (field, there, SCHEMA, eviction_json(merged))
                 reply = await self._run(scripts.RECORD, self._in_use(keys, member), *use, *put, durable=True)
                 if isinstance(reply, list):
                     gone = [row_of(*pair).eviction for pair in _pairs(reply)]
-                    return tuple(
-                        Change(eviction.latest_at, shown(identity), known, "expired")
-                        for known in gone
-                        if known
-                    )
+                    return tuple(Change(now, shown(identity), known, "expired") for known in gone if known)
                 # alone, if what it was merged with has been removed, or tells nobody anything
                 there, merged = reply, eviction
                 if there:

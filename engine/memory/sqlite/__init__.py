@@ -172,8 +172,13 @@ class SqliteMemory:
         except _Refusal as why:
             raise self._trouble("read", why) from why
 
-    async def record(self, identity: Identity, eviction: Eviction) -> tuple[Change, ...]:
-        return await self._write("record", lambda connection: self._record(connection, identity, eviction))
+    async def record(
+        self, identity: Identity, eviction: Eviction, *, used: float | None = None
+    ) -> tuple[Change, ...]:
+        now = eviction.latest_at if used is None else used
+        return await self._write(
+            "record", lambda connection: self._record(connection, identity, eviction, now)
+        )
 
     async def touch(self, identity: Identity, *, now: float) -> None:
         ids = kept_ids(identity)
@@ -291,9 +296,9 @@ class SqliteMemory:
     # -- the work of a write, on the worker and within its transaction
 
     def _record(
-        self, connection: sqlite3.Connection, identity: Identity, eviction: Eviction
+        self, connection: sqlite3.Connection, identity: Identity, eviction: Eviction, now: float
     ) -> tuple[Change, ...]:
-        ids, now = kept_ids(identity), eviction.latest_at
+        ids = kept_ids(identity)
         expired: list[Eviction] = []
         if connection.execute(sql.EXPIRED, (*ids, self._ttl, now)).fetchone():
             expired = self._readable(connection, ids, EVER)
