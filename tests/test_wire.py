@@ -11,6 +11,7 @@ from turnout.engine.attempts import Request
 from turnout.engine.errors import ConfigurationError
 from turnout.engine.targets import Target
 from turnout.engine.wire import openai_chat as chat
+from turnout.engine.wire import sizes
 
 ALWAYS = {"endpoint", "role"}
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 40_000}}
@@ -53,16 +54,64 @@ def test_a_turn_needs_what_its_body_uses_history_included(body: dict[str, Any], 
     assert chat.needs(body) == needs | ALWAYS
 
 
-def test_the_size_counts_text_and_never_the_bytes_of_an_image() -> None:
-    assert chat.size(said("x" * 400)) == 100
-    assert chat.size(said([{"type": "text", "text": "x" * 400}, IMAGE])) == 100
-    assert chat.size(said(None, tool_calls=[{"function": {"arguments": "x" * 40}}])) == 10
-    assert chat.size(said(None, tool_calls=[{"custom": {"input": "x" * 40}}])) == 10
-    assert chat.size(said(None, function_call={"arguments": "x" * 40})) == 10
-    assert chat.size(said([{"type": "thinking", "thinking": [{"type": "text", "text": "x" * 40}]}])) == 10
-    assert chat.size(said([{"type": "file", "file": {"file_data": "A" * 4000}}])) == 0
-    assert chat.size({**said("x" * 4), "tools": ["y" * 38]}) == 12
+WORDS = "The heron waits. " * 100
+"""About 400 tokens."""
+
+
+def text_tokens(body: dict[str, Any]) -> int:
+    """What a request of one message costs beside what stands around a message."""
+    return chat.size(body) - sizes.MESSAGE
+
+
+def test_the_size_is_that_of_all_texts() -> None:
+    words = text_tokens(said(WORDS))
+    assert 380 < words < 460
+    assert text_tokens(said([{"type": "text", "text": WORDS}])) == words
+    assert text_tokens(said(None, tool_calls=[{"function": {"arguments": WORDS}}])) == words
+    assert text_tokens(said(None, tool_calls=[{"custom": {"input": WORDS}}])) == words
+    assert text_tokens(said(None, function_call={"arguments": WORDS})) == words
+    assert text_tokens(said([{"type": "thinking", "thinking": [{"type": "text", "text": WORDS}]}])) == words
+    assert text_tokens(said("", reasoning_content=WORDS)) == words
+    assert text_tokens(said(None, tool_calls=[{"function": {"arguments": None}}, {"function": None}])) == 0
     assert chat.size({}) == 0
+    assert chat.size({"messages": said("Hi")["messages"] * 10}) == pytest.approx(
+        10 * chat.size(said("Hi")), abs=10
+    )
+
+
+def test_tools_and_a_format_cost_what_their_json_does() -> None:
+    tools = [{"type": "function", "function": {"name": "look", "description": WORDS}}]
+    with_tools = chat.size({**said("Hi"), "tools": tools})
+    assert with_tools > chat.size(said("Hi" + WORDS)) + sizes.TOOL
+    assert chat.size({**said("Hi"), "tools": tools * 2}) > 2 * with_tools - 30
+    assert (
+        chat.size({**said("Hi"), "response_format": {"type": "json_schema", "json_schema": {"x": WORDS}}})
+        > 400
+    )
+
+
+@pytest.mark.parametrize(
+    ("part", "cost"),
+    [
+        (IMAGE, 765),
+        ({"type": "image_url", "image_url": {"url": "https://pictures.example/heron.jpg"}}, 765),
+        (
+            {
+                "type": "image_url",
+                "image_url": {"url": "https://a.example/a.jpg", "detail": "low"},
+            },
+            85,
+        ),
+        ({"type": "input_audio", "input_audio": {"data": "A" * 40_000, "format": "wav"}}, 300),
+        ({"type": "video_url", "video_url": {"url": "https://films.example/a.mp4"}}, 2_630),
+        ({"type": "file", "file": {"file_data": "A" * 40_000}}, 4_500),
+        ({"type": "file", "file": {"file_id": "f"}}, 4_500),
+    ],
+    ids=str,
+)
+def test_a_part_costs_what_such_a_part_does_and_never_its_bytes(part: dict[str, Any], cost: int) -> None:
+    assert text_tokens(said([part])) == cost
+    assert text_tokens(said([part, part])) == 2 * cost
 
 
 json_values = st.recursive(
@@ -174,7 +223,3 @@ def test_an_unknown_format_is_refused_by_name() -> None:
         ConfigurationError, match="'grpc' is no wire format; give openai_chat, openai_responses"
     ):
         wire.of("grpc")
-
-
-def test_a_call_without_arguments_adds_nothing_to_the_size() -> None:
-    assert chat.size(said(None, tool_calls=[{"function": {"arguments": None}}, {"function": None}])) == 0

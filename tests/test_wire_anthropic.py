@@ -6,6 +6,7 @@ import pytest
 from anything import Event, read, told
 
 from turnout.engine.wire import anthropic_messages as anthropic
+from turnout.engine.wire import sizes
 from turnout.engine.wire.sign import Sign
 
 NOTHING, CONTENT, LAST, ERROR = Sign.NOTHING, Sign.CONTENT, Sign.LAST, Sign.ERROR
@@ -50,26 +51,56 @@ def test_a_turn_needs_what_its_body_uses_history_included(body: dict[str, Any], 
     assert anthropic.needs(body) == needs | ALWAYS
 
 
-def test_the_size_counts_text_and_never_the_bytes_of_an_image() -> None:
-    assert anthropic.size(said("x" * 400)) == 100
-    assert anthropic.size({"system": "x" * 200, **said("x" * 200)}) == 100
-    assert anthropic.size({"system": [{"type": "text", "text": "x" * 400}]}) == 100
-    assert anthropic.size(said({"type": "text", "text": "x" * 400}, IMAGE)) == 100
-    history = said(
-        {"type": "thinking", "thinking": "x" * 40, "signature": "A" * 4000},
-        {"type": "redacted_thinking", "data": "A" * 4000},
-        {"type": "tool_use", "id": "t", "name": "look", "input": {"at": "x" * 31}},
-        {"type": "tool_result", "tool_use_id": "t", "content": "x" * 40},
-        {"type": "tool_result", "tool_use_id": "t", "content": [{"type": "text", "text": "x" * 40}, IMAGE]},
-        {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "x" * 40}},
-        {
-            "type": "document",
-            "source": {"type": "base64", "media_type": "application/pdf", "data": "A" * 4000},
-        },
+WORDS = "The heron waits. " * 20
+"""About 80 tokens."""
+
+
+def test_the_size_is_that_of_all_texts() -> None:
+    alone = anthropic.size(said(WORDS)) - sizes.MESSAGE
+    assert 76 < alone < 92
+    assert anthropic.size({"system": WORDS}) == alone
+    assert anthropic.size({"system": [{"type": "text", "text": WORDS}]}) == alone
+    plain = {"type": "text", "media_type": "text/plain", "data": WORDS}
+    blocks = [
+        {"type": "text", "text": WORDS, "cache_control": {"type": "ephemeral"}},
+        {"type": "thinking", "thinking": WORDS, "signature": "A" * 4000},
+        {"type": "tool_use", "id": "t", "name": "look", "input": {"at": WORDS}},
+        {"type": "tool_result", "tool_use_id": "t", "content": WORDS},
+        {"type": "tool_result", "tool_use_id": "t", "content": [{"type": "text", "text": WORDS}]},
+        {"type": "document", "source": plain},
+        {"type": "document", "source": {"type": "content", "content": [{"type": "text", "text": WORDS}]}},
+    ]
+    for block in blocks:
+        assert anthropic.size(said(block)) == pytest.approx(alone + sizes.MESSAGE, abs=8), block
+    assert anthropic.size(said({"type": "redacted_thinking", "data": "A" * 4000})) == sizes.MESSAGE
+    form = {"type": "json_schema", "schema": {"title": WORDS}}
+    assert (
+        anthropic.size({"output_config": {"format": form}}) == anthropic.size({"output_format": form}) > alone
     )
-    assert anthropic.size(history) == 50
-    assert anthropic.size({**said("x" * 4), "tools": ["y" * 38]}) == 12
     assert anthropic.size({}) == 0
+
+
+def test_tools_cost_their_json_and_once_the_prompt_that_comes_with_them() -> None:
+    tool = {"name": "look", "description": WORDS, "input_schema": {"type": "object"}}
+    one, two = (anthropic.size({"tools": [tool] * number}) for number in (1, 2))
+    assert one > anthropic.TOOL_PROMPT + 80
+    assert two == pytest.approx(anthropic.TOOL_PROMPT + 2 * (one - anthropic.TOOL_PROMPT), abs=3)
+
+
+@pytest.mark.parametrize(
+    ("block", "cost"),
+    [
+        (IMAGE, 1_600),
+        ({"type": "image", "source": {"type": "url", "url": "https://pictures.example/heron.jpg"}}, 1_600),
+        ({"type": "tool_result", "tool_use_id": "t", "content": [IMAGE]}, 1_600),
+        ({"type": "document", "source": {"type": "base64", "data": "A" * 4000}}, 4_500),
+        ({"type": "document", "source": {"type": "file", "file_id": "f"}}, 4_500),
+        ({"type": "document", "source": {"type": "content", "content": [IMAGE]}}, 1_600),
+    ],
+    ids=str,
+)
+def test_a_part_costs_what_such_a_part_does_and_never_its_bytes(block: dict[str, Any], cost: int) -> None:
+    assert anthropic.size(said(block)) == cost + sizes.MESSAGE
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import pytest
 from anything import Event, read, told
 
 from turnout.engine.wire import openai_responses as responses
+from turnout.engine.wire import sizes
 from turnout.engine.wire.sign import Sign
 
 NOTHING, CONTENT, LAST, ERROR = Sign.NOTHING, Sign.CONTENT, Sign.LAST, Sign.ERROR
@@ -35,7 +36,7 @@ def said(content: Any) -> dict[str, Any]:
         ({"input": [{"type": "function_call", "name": "look", "arguments": "{}"}]}, {"tools"}),
         ({"input": [{"type": "mcp_approval_response", "approve": True}]}, {"tools"}),
         ({"input": [{"type": "reasoning", "summary": [], "encrypted_content": "gAAA"}]}, {"reasoning"}),
-        ({"tools": [{"type": "web_search"}]}, {"tools", "tool_schema"}),
+        ({"tools": [{"type": "web_search"}]}, {"tools"}),
         ({"tools": [], "tool_choice": "auto"}, {"tool_choice"}),
         ({"text": {"format": {"type": "json_schema", "schema": {}}}}, {"structured_output"}),
         ({"text": {"format": {"type": "text"}, "verbosity": "low"}}, set()),
@@ -50,27 +51,63 @@ def test_a_turn_needs_what_its_body_uses_history_included(body: dict[str, Any], 
     assert responses.needs(body) == needs | ALWAYS
 
 
-def test_the_size_counts_text_and_never_the_bytes_of_an_image() -> None:
-    assert responses.size({"input": "x" * 400}) == 100
-    assert responses.size({"instructions": "x" * 200, **said("x" * 200)}) == 100
-    assert responses.size(said([{"type": "input_text", "text": "x" * 400}, IMAGE])) == 100
+WORDS = "The heron waits. " * 20
+"""About 80 tokens."""
+
+
+def test_the_size_is_that_of_all_texts() -> None:
+    alone = responses.size({"input": WORDS}) - sizes.MESSAGE
+    assert 76 < alone < 92
+    assert responses.size({"instructions": WORDS, "input": "x"}) == pytest.approx(
+        alone + 2 * sizes.MESSAGE, abs=2
+    )
     history = [
-        {"type": "function_call", "call_id": "c", "name": "look", "arguments": "x" * 40},
-        {"type": "function_call_output", "call_id": "c", "output": "x" * 40},
-        {
-            "type": "function_call_output",
-            "call_id": "c",
-            "output": [{"type": "input_text", "text": "x" * 40}],
-        },
-        {"type": "custom_tool_call", "input": "x" * 40},
-        {"type": "reasoning", "summary": [{"text": "x" * 40}], "encrypted_content": "A" * 4000},
-        {"type": "message", "role": "assistant", "content": [{"type": "refusal", "refusal": "x" * 40}]},
-        {"type": "image_generation_call", "result": "A" * 4000},
-        {"type": "computer_call_output", "output": {"type": "computer_screenshot", "image_url": "A" * 4000}},
+        {"type": "function_call", "call_id": "c", "name": "look", "arguments": WORDS},
+        {"type": "function_call_output", "call_id": "c", "output": WORDS},
+        {"type": "function_call_output", "call_id": "c", "output": [{"type": "input_text", "text": WORDS}]},
+        {"type": "custom_tool_call", "input": WORDS},
+        {"type": "reasoning", "summary": [{"text": WORDS}], "encrypted_content": "A" * 4000},
+        {"type": "message", "role": "assistant", "content": [{"type": "refusal", "refusal": WORDS}]},
+        {"type": "mcp_list_tools", "tools": [{"name": WORDS}]},
+        {"role": "user", "content": [{"type": "input_text", "text": WORDS}]},
     ]
-    assert responses.size({"input": history}) == 60
-    assert responses.size({"input": "x" * 4, "tools": ["y" * 38]}) == 12
+    for item in history:
+        assert responses.size({"input": [item]}) == pytest.approx(alone + sizes.MESSAGE, abs=6), item
+    assert responses.size({"input": history}) == pytest.approx(8 * (alone + sizes.MESSAGE), rel=0.1)
+    assert responses.size({"input": WORDS, "tools": [{"type": "custom", "description": WORDS}]}) > 2 * alone
+    assert (
+        responses.size({"input": WORDS, "text": {"format": {"type": "json_schema", "schema": WORDS}}})
+        > 2 * alone
+    )
+    assert responses.size({"input": "Hi", "text": {"verbosity": "low"}}) == responses.size({"input": "Hi"})
     assert responses.size({}) == 0
+
+
+@pytest.mark.parametrize(
+    ("item", "cost"),
+    [
+        (said([IMAGE])["input"][0], 765),
+        (
+            said([{"type": "input_image", "image_url": "https://a.example/a.png", "detail": "low"}])["input"][
+                0
+            ],
+            85,
+        ),
+        (said([{"type": "input_audio", "input_audio": {"data": "A" * 4000}}])["input"][0], 300),
+        (said([{"type": "input_file", "file_data": "A" * 4000}])["input"][0], 4_500),
+        ({"type": "image_generation_call", "result": "A" * 4000}, 765),
+        (
+            {
+                "type": "computer_call_output",
+                "output": {"type": "computer_screenshot", "image_url": "A" * 4000},
+            },
+            765,
+        ),
+    ],
+    ids=str,
+)
+def test_a_part_costs_what_such_a_part_does_and_never_its_bytes(item: dict[str, Any], cost: int) -> None:
+    assert responses.size({"input": [item]}) == cost + sizes.MESSAGE
 
 
 @pytest.mark.parametrize(

@@ -22,8 +22,8 @@ MEMORY: Final = "evictions.db"
 TEXT_ONLY: Final = "text-only"
 """The target that refuses the chat for good."""
 
-WINDOW: Final = 100
-"""What fits into the upstream with the small window, in tokens."""
+WINDOW: Final = 900
+"""What fits into the upstream with the small window, in tokens: the photo, two questions, one answer."""
 
 DOWN: Final = 2
 """How many requests the upstream that is down for a while turns away."""

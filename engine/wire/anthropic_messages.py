@@ -5,27 +5,34 @@ Field names and types of events are those of the public API reference of `POST /
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from turnout.engine.classify.verdict import Feature
+from turnout.engine.wire import sizes
 from turnout.engine.wire.sign import Sign
 from turnout.engine.wire.values import (
+    NONE,
+    Keys,
+    as_json,
+    chosen,
     counts,
+    described,
+    formatted,
+    gather,
     is_foreign_error,
     is_no_object_but_error,
-    json_length,
     kind,
-    length,
     limit,
     mapping,
     merged,
+    objects,
+    offered,
+    reasons,
     said,
+    switched_on,
     tells_error,
-    tokens,
     used,
-    values,
-    walk,
 )
 
 PATH: Final = "/v1/messages"
@@ -34,22 +41,41 @@ AUTH_HEADER: Final = "x-api-key"
 FORWARDED: Final[tuple[str, ...]] = ("anthropic-beta", "anthropic-version")
 HEADERS: Final[Mapping[str, str]] = {"anthropic-version": "2023-06-01"}
 
-PARTS: Final[Mapping[str, Feature]] = {
-    "image": Feature.IMAGE,
-    "document": Feature.FILE,
-    "thinking": Feature.REASONING,
-    "redacted_thinking": Feature.REASONING,
+PARTS: Final[Mapping[str, str]] = {
+    "image": Feature.IMAGE.value,
+    "document": Feature.FILE.value,
+    "container_upload": Feature.FILE.value,
+    "thinking": Feature.REASONING.value,
+    "redacted_thinking": Feature.REASONING.value,
 }
 """What a content block of this type needs, within the result of a tool too."""
 
-KEYS: Final[Mapping[str, tuple[Feature, ...]]] = {
-    "tools": (Feature.TOOLS, Feature.TOOL_SCHEMA),
-    "mcp_servers": (Feature.TOOLS,),
-    "tool_choice": (Feature.TOOL_CHOICE,),
-    "stream": (Feature.STREAMING,),
-    "output_format": (Feature.STRUCTURED_OUTPUT,),
+KEYS: Final[Keys] = {
+    "tools": (
+        (Feature.TOOLS.value, offered),
+        (Feature.TOOL_SCHEMA.value, described),
+    ),
+    "mcp_servers": ((Feature.TOOLS.value, offered),),
+    "tool_choice": ((Feature.TOOL_CHOICE.value, chosen),),
+    "stream": ((Feature.STREAMING.value, switched_on),),
+    "thinking": ((Feature.REASONING.value, reasons),),
+    "output_format": ((Feature.STRUCTURED_OUTPUT.value, formatted),),
+    "output_config": (
+        (Feature.STRUCTURED_OUTPUT.value, lambda value: formatted(mapping(value).get("format"))),
+    ),
 }
-"""What a top-level key needs that is neither absent nor null, false or empty."""
+"""What a top-level key needs, and which values of it do."""
+
+IMAGE: Final = 1_600
+"""Tokens of an image: its pixels divided by 750 and about 1,600 at the most, by Anthropic's vision guide.
+
+That it is as large is a guess; models that see in higher resolution take up to three times as many.
+"""
+
+TOOL_PROMPT: Final = 346
+"""Tokens that tools cost together: those of the prompt that Anthropic adds, by its documentation of tool use,
+for models of the fourth generation that may choose whether to call one.
+"""
 
 CALLS: Final = "tool_use"
 """How the types of blocks end that call a tool, whoever runs it."""
@@ -57,10 +83,10 @@ CALLS: Final = "tool_use"
 TOOLS: Final = (CALLS, "tool_result")
 """How the types of blocks end that a request without tools has not."""
 
-WITHIN: Final = ("content", "source")
+WITHIN: Final = frozenset({"content", "source"})
 """Where a message or a block holds blocks: a document's source may hold some too."""
 
-TEXTS: Final = ("content", "text", "thinking")
+TEXTS: Final = frozenset({"content", "text", "thinking", "name", "title", "context"})
 """Where a message or a block holds text."""
 
 OUTPUT: Final = ("max_tokens",)
@@ -98,14 +124,13 @@ def usage(body: Mapping[str, Any]) -> dict[str, int] | None:
 def needs(body: Mapping[str, Any]) -> frozenset[str]:
     """The features that the request uses, its history included."""
     found = used(body, KEYS)
-    for each in _history(body):
-        if (feature := PARTS.get(kind(each))) is not None:
+    for each in gather(body.get("messages"), NONE, WITHIN)[1]:
+        of = kind(each)
+        if (feature := PARTS.get(of)) is not None:
             found.add(feature)
-        elif kind(each).endswith(TOOLS):
-            found.add(Feature.TOOLS)
-    if mapping(body.get("output_config")).get("format"):
-        found.add(Feature.STRUCTURED_OUTPUT)
-    return values(found)
+        elif of.endswith(TOOLS):
+            found.add(Feature.TOOLS.value)
+    return frozenset(found)
 
 
 def output(body: Mapping[str, Any]) -> int | None:
@@ -114,19 +139,22 @@ def output(body: Mapping[str, Any]) -> int | None:
 
 
 def size(body: Mapping[str, Any]) -> int:
-    """The request's estimated size in tokens: its text alone, never the bytes of an image."""
-    characters = length((body,), ("system",)) + length(walk(body.get("system"), WITHIN), TEXTS)
-    for each in _history(body):
-        characters += length((each,), TEXTS) + json_length(each.get("input"))
-        if kind(each) == "text":  # the source of a document that is plain text
-            characters += length((each,), ("data",))
-    return tokens(
-        characters + sum(json_length(body.get(k)) for k in ("tools", "output_format", "output_config"))
-    )
-
-
-def _history(body: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    return walk(body.get("messages"), WITHIN)
+    """The request's estimated size in tokens: its texts, and what its other parts typically cost."""
+    messages, tools = objects(body.get("messages")), objects(body.get("tools"))
+    texts, found = gather([{"content": body.get("system")}, *messages], TEXTS, WITHIN)
+    tokens = sizes.MESSAGE * len(messages) + sizes.TOOL * len(tools) + (TOOL_PROMPT if tools else 0)
+    for each in found:
+        of = kind(each)
+        if of == "image":
+            tokens += IMAGE
+        elif of == "document" and kind(mapping(each.get("source"))) not in ("text", "content"):
+            tokens += sizes.FILE
+        elif of == "text" and isinstance(plain := each.get("data"), str):  # the source of a document
+            texts.append(plain)
+        elif of.endswith(CALLS):
+            texts.append(as_json(each.get("input")))
+    form = body.get("output_format") or mapping(body.get("output_config")).get("format")
+    return sizes.total([*texts, as_json(body.get("tools")), as_json(form)], tokens)
 
 
 class Stream:

@@ -7,29 +7,35 @@ of parts as its content, errors in the middle of a stream.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from turnout.engine.classify.verdict import Feature
+from turnout.engine.wire import sizes
 from turnout.engine.wire.sign import Sign
 from turnout.engine.wire.values import (
+    Keys,
+    as_json,
+    chosen,
     counts,
+    described,
+    effort,
     formatted,
+    gather,
     is_foreign_error,
     is_no_object_but_error,
-    json_length,
     kind,
-    length,
     limit,
     mapping,
     merged,
     objects,
+    offered,
+    reasons,
     said,
+    speaks,
+    switched_on,
     tells_error,
-    tokens,
     used,
-    values,
-    walk,
 )
 
 PATH: Final = "/chat/completions"
@@ -38,32 +44,75 @@ AUTH_HEADER: Final = "authorization"
 FORWARDED: Final[tuple[str, ...]] = ()
 HEADERS: Final[Mapping[str, str]] = {}
 
-PARTS: Final[Mapping[str, Feature]] = {
-    "image_url": Feature.IMAGE,
-    "input_audio": Feature.AUDIO,
-    "video_url": Feature.VIDEO,
-    "file": Feature.FILE,
-    "thinking": Feature.REASONING,
+PARTS: Final[Mapping[str, str]] = {
+    "image_url": Feature.IMAGE.value,
+    "input_audio": Feature.AUDIO.value,
+    "audio_url": Feature.AUDIO.value,
+    "video_url": Feature.VIDEO.value,
+    "video": Feature.VIDEO.value,
+    "file": Feature.FILE.value,
+    "document_url": Feature.FILE.value,
+    "thinking": Feature.REASONING.value,
 }
-"""What a content part of this type needs."""
+"""What a content part of this type needs. Those that OpenAI has not are of vLLM, Qwen and Mistral."""
 
-KEYS: Final[Mapping[str, tuple[Feature, ...]]] = {
-    "tools": (Feature.TOOLS, Feature.TOOL_SCHEMA),
-    "functions": (Feature.TOOLS, Feature.TOOL_SCHEMA),
-    "tool_choice": (Feature.TOOL_CHOICE,),
-    "stream": (Feature.STREAMING,),
-    "reasoning_effort": (Feature.REASONING,),
+COSTS: Final[Mapping[str, int]] = {
+    "image_url": sizes.IMAGE,
+    "input_audio": sizes.AUDIO,
+    "audio_url": sizes.AUDIO,
+    "video_url": sizes.VIDEO,
+    "video": sizes.VIDEO,
+    "file": sizes.FILE,
+    "document_url": sizes.FILE,
 }
-"""What a top-level key needs that is neither absent nor null, false or empty."""
+"""What a content part of this type costs, in tokens."""
 
-WITHIN: Final = ("content", "thinking", "tool_calls", "function", "custom", "function_call")
+KEYS: Final[Keys] = {
+    "tools": (
+        (Feature.TOOLS.value, offered),
+        (Feature.TOOL_SCHEMA.value, described),
+    ),
+    "functions": (
+        (Feature.TOOLS.value, offered),
+        (Feature.TOOL_SCHEMA.value, offered),
+    ),
+    "tool_choice": ((Feature.TOOL_CHOICE.value, chosen),),
+    "function_call": ((Feature.TOOL_CHOICE.value, chosen),),
+    "stream": ((Feature.STREAMING.value, switched_on),),
+    "reasoning_effort": ((Feature.REASONING.value, effort),),
+    "reasoning": ((Feature.REASONING.value, reasons),),
+    "thinking": ((Feature.REASONING.value, reasons),),
+    "response_format": ((Feature.STRUCTURED_OUTPUT.value, formatted),),
+    "modalities": ((Feature.AUDIO.value, speaks),),
+}
+"""What a top-level key needs, and which values of it do."""
+
+FIELDS: Final[Mapping[str, str]] = {
+    "tool_calls": Feature.TOOLS.value,
+    "function_call": Feature.TOOLS.value,
+    "audio": Feature.AUDIO.value,
+    "reasoning_content": Feature.REASONING.value,
+    "reasoning": Feature.REASONING.value,
+    "reasoning_details": Feature.REASONING.value,
+}
+"""What a message needs whose field of this name is not empty. Servers name their reasoning differently."""
+
+ANSWERS: Final = ("tool", "function")
+"""The roles that bring what a tool answered."""
+
+WITHIN: Final = frozenset({"content", "thinking", "tool_calls", "function_call", "function", "custom"})
 """Where a message holds parts and calls, and these hold more."""
 
-TEXTS: Final = ("content", "text", "thinking", "arguments", "input")
+TEXTS: Final = frozenset(
+    {"content", "text", "thinking", "refusal", "name", "arguments", "input", "reasoning_content", "reasoning"}
+)
 """Where a message, a part or a call holds text."""
 
 OUTPUT: Final = ("max_completion_tokens", "max_tokens")
 """Where a request limits the tokens of its output, the key that counts first."""
+
+JSON: Final = ("tools", "functions", "response_format")
+"""What of the request a model gets to read as JSON, or much like it."""
 
 USAGE: Final = ("prompt_tokens", "completion_tokens", "total_tokens")
 DETAILS: Final[Mapping[str, tuple[str, str]]] = {
@@ -95,14 +144,17 @@ def usage(body: Mapping[str, Any]) -> dict[str, int] | None:
 def needs(body: Mapping[str, Any]) -> frozenset[str]:
     """The features that the request uses, its history included."""
     found = used(body, KEYS)
-    for each in _history(body):
-        if (feature := PARTS.get(kind(each))) is not None:
-            found.add(feature)
-        if each.get("tool_calls") or each.get("function_call") or each.get("role") in ("tool", "function"):
-            found.add(Feature.TOOLS)
-    if formatted(body.get("response_format")):
-        found.add(Feature.STRUCTURED_OUTPUT)
-    return values(found)
+    for message in objects(body.get("messages")):
+        content = message.get("content")
+        if not isinstance(content, str):
+            for part in objects(content):
+                if (feature := PARTS.get(kind(part))) is not None:
+                    found.add(feature)
+        if message.get("role") in ANSWERS:
+            found.add(Feature.TOOLS.value)
+        if len(message) > 2:
+            found.update([FIELDS[key] for key, value in message.items() if value and key in FIELDS])
+    return frozenset(found)
 
 
 def output(body: Mapping[str, Any]) -> int | None:
@@ -111,15 +163,16 @@ def output(body: Mapping[str, Any]) -> int | None:
 
 
 def size(body: Mapping[str, Any]) -> int:
-    """The request's estimated size in tokens: its text alone, never the bytes of an image."""
-    characters = length(_history(body), TEXTS)
-    return tokens(
-        characters + sum(json_length(body.get(key)) for key in ("tools", "functions", "response_format"))
-    )
-
-
-def _history(body: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    return walk(body.get("messages"), WITHIN)
+    """The request's estimated size in tokens: its texts, and what its other parts typically cost."""
+    messages = objects(body.get("messages"))
+    texts, found = gather(messages, TEXTS, WITHIN)
+    texts += [as_json(body[key]) for key in JSON if key in body]
+    tokens = sizes.MESSAGE * len(messages) + sizes.TOOL * len(objects(body.get("tools")))
+    for each in found:
+        if (cost := COSTS.get(kind(each))) is not None:
+            low = mapping(each.get("image_url")).get("detail") == "low"
+            tokens += sizes.IMAGE_LOW if low else cost
+    return sizes.total(texts, tokens)
 
 
 class Stream:

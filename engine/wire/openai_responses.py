@@ -5,29 +5,34 @@ Field names and types of events are those of the public API reference of `POST /
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from turnout.engine.classify.verdict import Feature
+from turnout.engine.wire import sizes
 from turnout.engine.wire.sign import Sign
 from turnout.engine.wire.values import (
+    NONE,
+    Keys,
+    as_json,
+    chosen,
     counts,
+    described,
     formatted,
+    gather,
     is_foreign_error,
     is_no_object_but_error,
-    json_length,
     kind,
-    length,
     limit,
     mapping,
     merged,
     objects,
+    offered,
+    reasons,
     said,
+    switched_on,
     tells_error,
-    tokens,
     used,
-    values,
-    walk,
 )
 
 PATH: Final = "/responses"
@@ -36,33 +41,50 @@ AUTH_HEADER: Final = "authorization"
 FORWARDED: Final[tuple[str, ...]] = ()
 HEADERS: Final[Mapping[str, str]] = {}
 
-PARTS: Final[Mapping[str, Feature]] = {
-    "input_image": Feature.IMAGE,
-    "computer_screenshot": Feature.IMAGE,
-    "input_audio": Feature.AUDIO,
-    "input_video": Feature.VIDEO,
-    "input_file": Feature.FILE,
-    "reasoning": Feature.REASONING,
+PARTS: Final[Mapping[str, str]] = {
+    "input_image": Feature.IMAGE.value,
+    "computer_screenshot": Feature.IMAGE.value,
+    "input_audio": Feature.AUDIO.value,
+    "input_video": Feature.VIDEO.value,
+    "input_file": Feature.FILE.value,
+    "reasoning": Feature.REASONING.value,
 }
 """What an item of the input, or a part of one, needs."""
 
-KEYS: Final[Mapping[str, tuple[Feature, ...]]] = {
-    "tools": (Feature.TOOLS, Feature.TOOL_SCHEMA),
-    "tool_choice": (Feature.TOOL_CHOICE,),
-    "stream": (Feature.STREAMING,),
+COSTS: Final[Mapping[str, int]] = {
+    "input_image": sizes.IMAGE,
+    "computer_screenshot": sizes.IMAGE,
+    "image_generation_call": sizes.IMAGE,
+    "input_audio": sizes.AUDIO,
+    "input_video": sizes.VIDEO,
+    "input_file": sizes.FILE,
 }
-"""What a top-level key needs that is neither absent nor null, false or empty."""
+"""What an item or a part of this type costs, in tokens."""
+
+KEYS: Final[Keys] = {
+    "tools": (
+        (Feature.TOOLS.value, offered),
+        (Feature.TOOL_SCHEMA.value, described),
+    ),
+    "tool_choice": ((Feature.TOOL_CHOICE.value, chosen),),
+    "stream": ((Feature.STREAMING.value, switched_on),),
+    "reasoning": ((Feature.REASONING.value, reasons),),
+    "text": ((Feature.STRUCTURED_OUTPUT.value, lambda value: formatted(mapping(value).get("format"))),),
+}
+"""What a top-level key needs, and which values of it do."""
 
 CALLS: Final = ("_call", "mcp_approval_request")
 """How the types of items end that call a tool, whoever runs it."""
 
-TOOLS: Final = (*CALLS, "_call_output", "mcp_list_tools", "mcp_approval_response")
+TOOLS: Final = (*CALLS, "_call_output", "mcp_list_tools", "mcp_approval_response", "tool_search_output")
 """How the types of items end that a request without tools has not."""
 
-WITHIN: Final = ("content", "output", "summary")
+WITHIN: Final = frozenset({"content", "output", "summary", "operation"})
 """Where an item holds parts."""
 
-TEXTS: Final = ("content", "text", "refusal", "arguments", "input", "output", "code")
+TEXTS: Final = frozenset(
+    {"content", "text", "refusal", "name", "arguments", "input", "output", "code", "stdout", "stderr", "diff"}
+)
 """Where an item or a part holds text."""
 
 FAILED: Final = ("error", "response.failed")
@@ -102,14 +124,13 @@ def usage(body: Mapping[str, Any]) -> dict[str, int] | None:
 def needs(body: Mapping[str, Any]) -> frozenset[str]:
     """The features that the request uses, its history included, as far as the request itself holds it."""
     found = used(body, KEYS)
-    for each in _history(body):
-        if (feature := PARTS.get(kind(each))) is not None:
+    for each in gather(body.get("input"), NONE, WITHIN)[1]:
+        of = kind(each)
+        if (feature := PARTS.get(of)) is not None:
             found.add(feature)
-        elif kind(each).endswith(TOOLS):
-            found.add(Feature.TOOLS)
-    if formatted(mapping(body.get("text")).get("format")):
-        found.add(Feature.STRUCTURED_OUTPUT)
-    return values(found)
+        elif of.endswith(TOOLS):
+            found.add(Feature.TOOLS.value)
+    return frozenset(found)
 
 
 def output(body: Mapping[str, Any]) -> int | None:
@@ -118,13 +139,19 @@ def output(body: Mapping[str, Any]) -> int | None:
 
 
 def size(body: Mapping[str, Any]) -> int:
-    """The request's estimated size in tokens: its text alone, never the bytes of an image."""
-    characters = length((body,), ("instructions", "input")) + length(_history(body), TEXTS)
-    return tokens(characters + sum(json_length(body.get(key)) for key in ("tools", "text")))
-
-
-def _history(body: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    return walk(body.get("input"), WITHIN)
+    """The request's estimated size in tokens: its texts, and what its other parts typically cost."""
+    items = objects(body.get("input"))
+    texts, found = gather(items, TEXTS, WITHIN)
+    alone = [text for key in ("instructions", "input") if isinstance(text := body.get(key), str)]
+    tokens = sizes.MESSAGE * (len(items) + len(alone)) + sizes.TOOL * len(objects(body.get("tools")))
+    for each in found:
+        of = kind(each)
+        if (cost := COSTS.get(of)) is not None:
+            tokens += sizes.IMAGE_LOW if each.get("detail") == "low" else cost
+        elif of == "mcp_list_tools":
+            texts.append(as_json(each.get("tools")))
+    form = mapping(body.get("text")).get("format")
+    return sizes.total([*alone, *texts, as_json(body.get("tools")), as_json(form)], tokens)
 
 
 class Stream:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -11,16 +11,17 @@ import msgspec
 from turnout.engine.classify.answers import carries_error
 from turnout.engine.classify.verdict import Feature
 
-ALWAYS: Final = (Feature.ENDPOINT, Feature.ROLE)
-"""What every request needs."""
+ALWAYS: Final = frozenset({Feature.ENDPOINT.value, Feature.ROLE.value})
+"""What every request needs: each goes to an endpoint, and has somebody speak."""
 
-CHARS_PER_TOKEN: Final = 4
-"""A plain rule of thumb for text of a request, in characters a token."""
+NONE: Final[frozenset[str]] = frozenset()
 
 EMPTY: Final[Mapping[str, Any]] = {}
 
 _OBJECTS: Final = (dict, Mapping)
 """In this order: to ask for a Mapping is slow."""
+
+_LISTS: Final = (list, tuple)
 
 
 def mapping(value: object) -> Mapping[str, Any]:
@@ -45,38 +46,59 @@ def objects(value: object) -> Sequence[Mapping[str, Any]]:
     """The object, or the objects of a list; of anything else none."""
     if value is None or isinstance(value, str):  # most of what there is: no question for a Mapping is cheap
         return ()
-    if isinstance(value, list | tuple):
+    if isinstance(value, _LISTS):
         return [item for item in value if isinstance(item, _OBJECTS)]
     return (value,) if isinstance(value, Mapping) else ()
 
 
-def walk(value: object, within: Iterable[str]) -> Iterator[Mapping[str, Any]]:
-    """The objects of a value, and all that they hold under these keys, however deep."""
-    waiting = [*objects(value)]
-    while waiting:
-        found = waiting.pop()
-        yield found
-        for key in within:
-            if held := objects(found.get(key)):
+def gather(
+    value: object, texts: frozenset[str], within: frozenset[str]
+) -> tuple[list[str], list[Mapping[str, Any]]]:
+    """What an object or a list of them holds, however deep.
+
+    Args:
+        value: the object, or the list.
+        texts: the keys under which an object has text; `content` and `text` are among them.
+        within: the keys under which it has further objects; `content` is one.
+
+    Returns:
+        All texts, and all objects but those that are most of a request: messages that have nothing
+        beside a role and content, and parts that have nothing beside a type and a text.
+    """
+    said: list[str] = []
+    others: list[Mapping[str, Any]] = []
+    waiting = [*value] if isinstance(value, _LISTS) else [value]
+    for each in waiting:  # it grows meanwhile
+        if not isinstance(each, _OBJECTS):
+            continue
+        if len(each) == 2:  # most of what there is
+            held = each.get("content") if "role" in each else each.get("text")
+            if isinstance(held, str):
+                said.append(held)
+                continue
+            if isinstance(held, list):
                 waiting += held
+                continue
+        others.append(each)
+        for key, held in each.items():
+            if isinstance(held, str):
+                if key in texts:
+                    said.append(held)
+            elif key in within:
+                waiting += held if isinstance(held, _LISTS) else [held]
+    return said, others
 
 
-def length(found: Iterable[Mapping[str, Any]], keys: Iterable[str]) -> int:
-    """The characters of the texts that stand under these keys."""
-    return sum(len(text) for each in found for key in keys if isinstance(text := each.get(key), str))
-
-
-def json_length(value: object) -> int:
-    """The characters of a value as JSON; of an absent or empty one none."""
+def as_json(value: object) -> str:
+    """A value as compact JSON; of an absent or empty one, or one that cannot be sent, nothing."""
     try:
-        return len(msgspec.json.encode(value)) if value else 0
+        return msgspec.json.encode(value).decode() if value else ""
     except (TypeError, ValueError, RecursionError):
-        return 0  # what cannot be encoded is never sent
+        return ""
 
 
-def tokens(characters: int) -> int:
-    """The estimate for a text of that length, rounded up."""
-    return -(-characters // CHARS_PER_TOKEN)
+Keys = Mapping[str, tuple[tuple[str, Callable[[Any], bool]], ...]]
+"""Of each top-level key what it needs, and whether a value of it does."""
 
 
 def limit(body: Mapping[str, Any], keys: Iterable[str]) -> int | None:
@@ -84,29 +106,60 @@ def limit(body: Mapping[str, Any], keys: Iterable[str]) -> int | None:
     return next((n for key in keys if type(n := body.get(key)) is int and n > 0), None)
 
 
-def used(body: Mapping[str, Any], keys: Mapping[str, tuple[Feature, ...]]) -> set[Feature]:
-    """What every request needs, and what its top-level keys do that are not null, false or empty."""
-    found = {*ALWAYS, *(need for key, needed in keys.items() if body.get(key) for need in needed)}
-    if _reasons(body.get("reasoning")) or _reasons(body.get("thinking")):
-        found.add(Feature.REASONING)
+def used(body: Mapping[str, Any], keys: Keys) -> set[str]:
+    """What every request needs, and what its top-level keys do."""
+    found = {*ALWAYS}
+    for key in keys.keys() & body.keys():
+        for feature, needs in keys[key]:
+            if (value := body[key]) and needs(value):
+                found.add(feature)
     return found
 
 
-def _reasons(value: object) -> bool:
-    """Whether a setting asks for reasoning: one that is switched off, or all null, does not."""
-    if not value or not isinstance(value, _OBJECTS):
-        return bool(value)
-    return value.get("type") != "disabled" and any(value.values())
+def switched_on(value: object) -> bool:
+    """Whether a switch is on: no other value than `true` is one."""
+    return value is True
+
+
+def chosen(value: object) -> bool:
+    """Whether a tool's choice is one: a word, or an object that names a tool."""
+    return isinstance(value, str) or bool(mapping(value))
+
+
+def reasons(value: object) -> bool:
+    """Whether a setting asks for reasoning. One that is switched off, or all null, does not."""
+    if not (setting := mapping(value)):
+        return False
+    if setting.get("type") == "disabled" or setting.get("effort") == "none":
+        return False
+    return any(setting.values())
+
+
+def effort(value: object) -> bool:
+    """Whether an effort asks for reasoning."""
+    return isinstance(value, str) and value != "none"
 
 
 def formatted(value: object) -> bool:
     """Whether a format of the answer asks for more than text."""
-    return mapping(value).get("type") not in (None, "text")
+    return kind(mapping(value)) not in ("", "text")
 
 
-def values(found: Iterable[Feature]) -> frozenset[str]:
-    """The features as a turn and its record name them."""
-    return frozenset(feature.value for feature in found)
+def speaks(value: object) -> bool:
+    """Whether the modalities of the answer are speech as well."""
+    return isinstance(value, _LISTS) and "audio" in value
+
+
+def offered(value: object) -> bool:
+    """Whether there are tools in a list."""
+    return isinstance(value, _LISTS) and bool(objects(value))
+
+
+def described(value: object) -> bool:
+    """Whether a tool of a list brings a schema: what a provider hosts, or takes free text, brings none."""
+    return offered(value) and any(
+        "input_schema" in tool or tool.get("type") in (None, "function") for tool in objects(value)
+    )
 
 
 def counts(
