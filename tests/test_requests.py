@@ -6,7 +6,6 @@ import importlib.util
 import json
 import sys
 from pathlib import Path
-from statistics import median
 from types import ModuleType
 from typing import Any, Final
 
@@ -127,15 +126,3 @@ def test_blank_space_in_the_places_that_are_looked_at_makes_no_text_less_than_no
 @pytest.mark.parametrize("text", ["\ud800", "a\udfffb", "\0", "🪿" * 2_000, "\U0010ffff"])
 def test_whatever_a_string_can_hold_has_an_estimate(text: str) -> None:
     assert 0 <= sizes.text(text) <= 8 * len(text)
-
-
-def test_what_an_upstream_reported_corrects_later_estimates() -> None:
-    form = wire.of("openai_chat")
-    english = [line for line in MEASURED if line.category == "english"]
-    messages = [{"role": "user", "content": line.text} for line in english]
-    tokens = [median(line.counts.values()) + sizes.MESSAGE for line in english]
-    estimated, reported = form.size({"messages": messages[:4]}), sum(tokens[:4])
-    later = form.size({"messages": messages})
-    assert abs(sizes.scale(later, reported / estimated) / sum(tokens) - 1) < abs(later / sum(tokens) - 1)
-    assert sizes.scale(100, 1.0) == 100
-    assert sizes.scale(100, 1.001) == 101

@@ -128,16 +128,6 @@ def total(texts: Iterable[str], costs: int) -> int:
     return ceil(text("".join(texts)) + costs)
 
 
-def scale(estimate: int, factor: float) -> int:
-    """An estimate corrected by what earlier requests of the session showed it to be worth, rounded up.
-
-    Args:
-        estimate: of `size`, in tokens.
-        factor: the tokens that an upstream reported of an earlier request, divided by its estimate.
-    """
-    return ceil(estimate * factor)
-
-
 def _weight(sample: str, whole: str) -> float:
     """What a sample weighs; where the whole text is indented, as much less as its share of that."""
     plain = sample.encode("ascii", "ignore")
