@@ -1,110 +1,107 @@
-"""What a pure turn costs, and what it would cost on the stock triggers of `transitions`.
+"""What the rules of who may be probed cost a turn, in microseconds.
 
     python benchmarks/turn.py [--check]
 
-The turn has five transitions (`probed`, `capability`, `advance`, `probed`, `answered`) and
-leaves its record. Both sides run the same `Turn` on machines made from the same rows, in
-one process and in turns, so that whatever disturbs one disturbs the other. With `--check`
-the exit status is 1 if ours takes more than a fifth of the stock one's time.
+With every option off: the choice among three targets of which nothing is declared and nothing is
+remembered. With all on, for a request of 2 KB: to read what it needs and how large it is, and what
+the choice costs more by evictions that may be lifted, declared limits and a pin. Medians, each taken in
+turn with the others. With `--check` the exit status is 1 if a figure is above its limit.
 """
 
 from __future__ import annotations
 
-import gc
+import argparse
 import sys
+from collections.abc import Callable
 from statistics import median
 from time import perf_counter_ns
-from typing import Any
+from typing import Final
 
-from transitions import Machine
+from turnout import Options, Policy, Route, Target
+from turnout.engine.attempts import Request
+from turnout.engine.classify.verdict import Evidence
+from turnout.engine.context import EMPTY, Cause, Eviction, SessionContext
+from turnout.engine.drive import new_turn, wants_of
+from turnout.engine.selection import Selection, Wants
+from turnout.machines.vocabulary import ErrorKind, RoutingFallbackReason
 
-from turnout.engine.classify.verdict import Evidence, Verdict
-from turnout.engine.targets import Target
-from turnout.engine.turn import Turn
-from turnout.machines import turn as turn_machine
-from turnout.machines.stepping import Definition, Step, Steppable
-from turnout.machines.vocabulary import ErrorKind
+ROUNDS: Final = 300
+CALLS: Final = 100
+OFF_LIMIT: Final = 2.0
+ON_LIMIT: Final = 25.0
 
-LIMIT = 0.2
-REPEATS = 200
-TURNS = 20
-"""Turns of one side in each repeat."""
+PLAIN: Final = tuple(Target(name, base_url="https://llm.example/v1") for name in ("a", "b", "c"))
+DECLARED: Final = tuple(
+    Target(name, base_url="https://llm.example/v1", context_window=window, input=("image",))
+    for name, window in (("a", 8_000), ("b", 32_000), ("c", 128_000))
+)
+OFF: Final = Route(id="off", ladder=PLAIN)
+ON: Final = Route(id="on", ladder=DECLARED, options=Options(capability_scope="feature", readmit_below=0.8))
+TEXT: Final = "The quick brown fox jumps over the lazy dog, and nobody wonders why it did so. " * 6
+BODY: Final = {
+    "messages": [{"role": role, "content": TEXT} for role in ("user", "assistant", "user", "assistant")],
+    "max_tokens": 500,
+}
 
-LADDER = (Target("small"), Target("large"))
-NO_IMAGES = Verdict(
-    kind=ErrorKind.CAPABILITY, evidence=Evidence("told", "error.code"), status=400, features=("image",)
+
+def evicted(target: Target, reason: RoutingFallbackReason) -> Eviction:
+    cause = Cause("t1", 0.0, ErrorKind(reason), Evidence("told"), features=("image",))
+    overflowed = reason is RoutingFallbackReason.CONTEXT_WINDOW
+    return Eviction(
+        target.name,
+        reason,
+        target.fingerprint,
+        first=cause,
+        latest_turn="t1",
+        latest_at=0.0,
+        size=9_000 if overflowed else None,
+        refused=frozenset() if overflowed else frozenset({("image",)}),
+    )
+
+
+REMEMBERED: Final = SessionContext(
+    [
+        evicted(DECLARED[0], RoutingFallbackReason.CAPABILITY),
+        evicted(DECLARED[1], RoutingFallbackReason.CONTEXT_WINDOW),
+    ]
 )
 
 
-class StockMachine:
-    """A stock machine with the same rows, behind the one method that a `Turn` calls.
-
-    The model is not added to it: that would cost as much again.
-    """
-
-    def __init__(self, definition: Definition) -> None:
-        self._machine = Machine(
-            model=None,
-            states=[{"name": str(s), "final": s in definition.final} for s in definition.states],
-            initial=str(definition.initial),
-            transitions=[
-                {
-                    "trigger": arc.trigger,
-                    "source": arc.source,
-                    "dest": arc.dest,
-                    "conditions": None if arc.guard.startswith("!") else arc.guard or None,
-                    "unless": arc.guard[1:] if arc.guard.startswith("!") else None,
-                }
-                for arc in definition.arcs
-            ],
-            auto_transitions=False,
-        )
-
-    def step(self, model: Steppable, trigger: str) -> Step:
-        source = model.state = str(model.state)  # of an enum member it would take the name for the state
-        if not self._machine.events[trigger].trigger(model):
-            raise RuntimeError(f"{trigger} was refused in {source}")
-        return Step(trigger, source, model.state)
-
-
-def one_turn(machine: Any) -> Turn:
-    """Five transitions and a record."""
-    turn = Turn(LADDER, id="turn", machine=machine)
-    turn.probed(NO_IMAGES, at=1.0)
-    turn.act()
-    turn.advance()
-    turn.probed(None)
-    turn.act()
-    turn.record(route="chat", started=1.0, took=0.5)
-    return turn
-
-
-def microseconds(machine: Any) -> float:
-    """One turn's share of a repeat."""
-    began = perf_counter_ns()
-    for _ in range(TURNS):
-        one_turn(machine)
-    return (perf_counter_ns() - began) / TURNS / 1000
+def medians(timed: dict[str, Callable[[], object]]) -> dict[str, float]:
+    """Microseconds a call of each, taken in turn."""
+    taken: dict[str, list[float]] = {name: [] for name in timed}
+    for _ in range(ROUNDS):
+        for name, call in timed.items():
+            began = perf_counter_ns()
+            for _ in range(CALLS):
+                call()
+            taken[name].append((perf_counter_ns() - began) / CALLS / 1000)
+    return {name: median(times) for name, times in taken.items()}
 
 
 def main(arguments: list[str]) -> int:
-    sides = {"StepMachine": turn_machine.MACHINE, "stock": StockMachine(turn_machine.DEFINITION)}
-    walked = {name: one_turn(machine).steps for name, machine in sides.items()}
-    if walked["StepMachine"] != walked["stock"]:
-        raise RuntimeError(f"the two sides do not do the same: {walked}")
-    for machine in sides.values():
-        microseconds(machine)
-    spent: dict[str, list[float]] = {name: [] for name in sides}
-    gc.disable()
-    for _ in range(REPEATS):
-        for name, machine in sides.items():
-            spent[name].append(microseconds(machine))
-    medians = {name: median(times) for name, times in spent.items()}
-    for name, time in medians.items():
-        print(f"{name:12}{time:9.1f} us a turn")
-    ratio = medians["StepMachine"] / medians["stock"]
-    print(f"{'ratio':12}{ratio:9.3f}    (at most {LIMIT})")
-    return 1 if "--check" in arguments and ratio > LIMIT else 0
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--check", action="store_true")
+    given = parser.parse_args(arguments)
+    request, policy = Request(BODY, {}), Policy()
+    wants, nothing = wants_of(ON, request), Wants()
+    found = medians(
+        {
+            "the choice, every option off": lambda: Selection(PLAIN, policy, wants=nothing).rulings(EMPTY),
+            "a turn until its first probe, off": lambda: new_turn(OFF, wants, EMPTY),
+            "a turn until its first probe, on": lambda: new_turn(ON, wants, REMEMBERED, pin="b"),
+            "what the request needs and its size": lambda: wants_of(ON, request),
+        }
+    )
+    for name, time in found.items():
+        print(f"{name:40}{time:8.2f} us")
+    off, before, after, reading = found.values()
+    more = reading + after - before
+    print(f"every option off: {off:.2f} us   to reach: {OFF_LIMIT:g}")
+    print(f"all on, 2 KB: {more:.2f} us   to reach: {ON_LIMIT:g}")
+    return 1 if given.check and (off > OFF_LIMIT or more > ON_LIMIT) else 0
 
 
 if __name__ == "__main__":
