@@ -7,10 +7,9 @@ back; nothing has to be restarted for that. Meanwhile reading gives what this pr
 from __future__ import annotations
 
 import asyncio
-import heapq
 import logging
-from collections import OrderedDict, deque
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any, Final, Literal, TypeVar
 
@@ -21,6 +20,7 @@ from turnout.engine.context import EMPTY, Identity, SessionContext
 from turnout.engine.errors import MemoryRefusal, MemoryTrouble
 from turnout.engine.memory.operations import Operation
 from turnout.engine.memory.protocol import Change, Memory
+from turnout.engine.memory.queue import Kept, Queue
 from turnout.engine.targets import usable
 
 LOG: Final = logging.getLogger("turnout")
@@ -66,86 +66,6 @@ class MemoryHealth(Struct, frozen=True):
     """What failed last, while it is away."""
 
 
-class _Kept:
-    """An operation that is under way or waits to be written, and who waits for that."""
-
-    __slots__ = ("_waiting", "attempt", "begun", "lost", "number", "operation")
-
-    def __init__(self, operation: Operation, number: int) -> None:
-        self.operation = operation
-        self.number = number
-        """Its place among all."""
-        self.attempt: asyncio.Task[Sequence[Change]] | None = None
-        """What the store is asked, and may still do: what it removes has to be told."""
-        self.begun = 0.0
-        self.lost: BaseException | None = None
-        """Why it never will be."""
-        self._waiting: asyncio.Future[Sequence[Change]] | None = None
-
-    async def written(self) -> Sequence[Change]:
-        """Wait until it is."""
-        if self._waiting is None:
-            self._waiting = asyncio.get_running_loop().create_future()
-        return await asyncio.shield(self._waiting)
-
-    def settle(self, changes: Sequence[Change]) -> None:
-        """It is written, or lost."""
-        if self._waiting is None or self._waiting.done():
-            return
-        if self.lost is None:
-            self._waiting.set_result(changes)
-        else:
-            self._waiting.set_exception(self.lost)
-
-    def give_up(self) -> None:
-        """Wait for the store no longer: it is asked anew, or not at all."""
-        if self.attempt is not None:
-            self.attempt.cancel()
-            self.attempt = None
-
-
-class _Queue:
-    """What waits to be written, in order, and what of it concerns whom."""
-
-    def __init__(self) -> None:
-        self._kept: deque[_Kept] = deque()
-        self._of: dict[tuple[str, str] | None, list[_Kept]] = {}
-
-    def __len__(self) -> int:
-        return len(self._kept)
-
-    def first(self) -> _Kept:
-        return self._kept[0]
-
-    def add(self, kept: _Kept) -> None:
-        self._kept.append(kept)
-        self._of.setdefault(kept.operation.whose, []).append(kept)
-
-    def remove(self, kept: _Kept) -> None:
-        if kept not in self._of.get(kept.operation.whose, ()):
-            return  # it went meanwhile
-        self._kept.remove(kept)
-        its = self._of[kept.operation.whose]
-        its.remove(kept)
-        if not its:
-            del self._of[kept.operation.whose]
-
-    def oldest_idle(self) -> _Kept:
-        """The first that the store is not just asked."""
-        return next((kept for kept in self._kept if kept.attempt is None), self._kept[0])
-
-    def about(self, identity: Identity) -> Iterator[_Kept]:
-        """What of it may concern an identity, in order."""
-        its, everyones = self._of.get(identity[:2], ()), self._of.get(None, ())
-        yield from heapq.merge(its, everyones, key=lambda kept: kept.number)
-
-    def clear(self) -> None:
-        for kept in self._kept:
-            kept.give_up()
-        self._kept.clear()
-        self._of.clear()
-
-
 class Keeper:
     """Keeps a memory for one router.
 
@@ -166,12 +86,14 @@ class Keeper:
         self._clock = clock
         self._timeout_ms = timeout_ms
         self._on_change = on_change
-        self._queue = _Queue()
+        self._queue = Queue()
         self._number = 0
         self._recovering: asyncio.Task[None] | None = None
         self._nudge: asyncio.Event | None = None
         self._nudged = float("-inf")
         self._known: OrderedDict[Identity, SessionContext] = OrderedDict()
+        self._agents: dict[tuple[str, str], set[Identity]] = {}
+        """Who of a session is known."""
         self._reads: list[list[Operation]] = []
         """For each read under way what has been done since it began."""
         self._last: Identity | None = None
@@ -260,7 +182,7 @@ class Keeper:
         """
         self._learn(operation)
         self._number += 1
-        kept = _Kept(operation, self._number)
+        kept = Kept(operation, self._number)
         if self._queue:
             return await self._after_the_others(kept)
         try:
@@ -275,7 +197,7 @@ class Keeper:
         self._tell(changes)
         return changes
 
-    async def _attempted(self, kept: _Kept) -> Sequence[Change]:
+    async def _attempted(self, kept: Kept) -> Sequence[Change]:
         """What the store says to it, or trouble. Whoever waits too long leaves the store at it."""
         verb = kept.operation.verb
         if kept.attempt is not None and self._clock.monotonic() > kept.begun + PATIENCE:
@@ -299,7 +221,7 @@ class Keeper:
         if not attempt.cancelled() and attempt.exception() is None and self._nudge is not None:
             self._nudge.set()
 
-    async def _after_the_others(self, kept: _Kept) -> Sequence[Change]:
+    async def _after_the_others(self, kept: Kept) -> Sequence[Change]:
         """In its turn. Who waits for a store that is away waits in vain."""
         self._keep(kept)
         if self._trouble:
@@ -315,7 +237,7 @@ class Keeper:
         now = self._clock.now()
         await self._asked("touch", lambda: self._memory.touch(identity, now=now))
 
-    def _keep(self, kept: _Kept) -> None:
+    def _keep(self, kept: Kept) -> None:
         self._queue.add(kept)
         if len(self._queue) > MOST_QUEUED:
             oldest = self._queue.oldest_idle()
@@ -323,7 +245,7 @@ class Keeper:
             self._drop(oldest)
         self._recover()
 
-    def _drop(self, kept: _Kept) -> None:
+    def _drop(self, kept: Kept) -> None:
         self._dropped += 1
         why = kept.lost or f"more than {MOST_QUEUED} changes wait to be written"
         LOG.error("memory: could not %s, and that is lost: %s", kept.operation.verb, why)
@@ -385,17 +307,25 @@ class Keeper:
         if isinstance(who := getattr(operation, "identity", None), Identity):
             self._know(who, operation.after(who, self.known(who)))
             return
-        for identity, context in tuple(self._known.items()):
-            self._know(identity, operation.after(identity, context))
+        whose = operation.whose
+        for identity in tuple(self._known if whose is None else self._agents.get(whose, ())):
+            self._know(identity, operation.after(identity, self._known[identity]))
 
     def _know(self, identity: Identity, context: SessionContext) -> None:
         if not context:
-            self._known.pop(identity, None)
+            self._know_no_more(identity)
             return
         self._known[identity] = context
         self._known.move_to_end(identity)
+        self._agents.setdefault(identity[:2], set()).add(identity)
         if len(self._known) > MOST_KNOWN:
-            self._known.popitem(last=False)
+            self._know_no_more(next(iter(self._known)))
+
+    def _know_no_more(self, identity: Identity) -> None:
+        if self._known.pop(identity, None) is not None:
+            self._agents[identity[:2]].discard(identity)
+            if not self._agents[identity[:2]]:
+                del self._agents[identity[:2]]
 
     def _tell(self, changes: Sequence[Change]) -> None:
         if self._on_change is None:

@@ -156,8 +156,8 @@ class Strip:
     at: float
 
     @property
-    def whose(self) -> None:
-        return None
+    def whose(self) -> tuple[str, str]:
+        return self.namespace, ""  # which is no session: it is no identity's business
 
     async def on(self, memory: Memory) -> Sequence[Change]:
         await memory.strip(
