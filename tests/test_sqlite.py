@@ -25,6 +25,7 @@ from turnout.engine.context import EMPTY, Eviction, Identity
 from turnout.engine.errors import ConfigurationError, MemoryRefusal, MemoryTrouble
 from turnout.engine.memory.protocol import Memory
 from turnout.engine.memory.sqlite import SqliteMemory
+from turnout.engine.memory.sqlite.aside import Opened
 from turnout.engine.memory.sqlite.schema import APPLICATION_ID, SCHEMA
 from turnout.engine.memory.sqlite.sweep import AT_ONCE
 
@@ -398,6 +399,67 @@ def test_a_step_removes_so_little_that_nobody_waits_for_it(file: Path) -> None:
     asyncio.run(story())
 
 
+def test_a_session_of_many_agents_is_crowded_out_in_many_steps(file: Path) -> None:
+    async def story() -> None:
+        async with using(SqliteMemory(file, max_sessions=1)) as memory:
+            many = [Identity("", "large", f"a{number:03d}") for number in range(3 * AT_ONCE)]
+            await asyncio.gather(*[memory.record(who, overflow(9000)) for who in many])
+            await memory.record(Identity("", "other"), overflow(9000, at=NOW + 1))
+            gone, more = [], True
+            while more:
+                changes, more = await memory.sweep("", now=NOW)
+                assert len(changes) <= AT_ONCE
+                gone += [change.identity for change in changes]
+            assert gone == many
+            assert [held.identity.session for held in await everyone(memory)] == ["other"]
+
+    asyncio.run(story())
+
+
+def test_a_session_that_is_used_while_it_is_crowded_out_keeps_what_is_left(file: Path) -> None:
+    async def story() -> None:
+        async with using(SqliteMemory(file, max_sessions=1)) as memory:
+            many = [Identity("", "large", f"a{number:03d}") for number in range(3 * AT_ONCE)]
+            await asyncio.gather(*[memory.record(who, overflow(9000)) for who in many])
+            await memory.record(Identity("", "other"), overflow(9000, at=NOW + 1))
+            gone = 0
+            while not gone:
+                gone = len((await memory.sweep("", now=NOW)).changes)
+            await memory.record(many[-1], refusal("image", at=NOW + 2))
+            assert await sweep(memory, now=NOW + 2) == []
+            assert len(await everyone(memory)) == len(many) - gone + 1
+
+    asyncio.run(story())
+
+
+def test_a_session_of_many_agents_is_forgotten_in_parts(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("turnout.engine.memory.sqlite._FORGOTTEN_AT_ONCE", 2)
+
+    async def story() -> None:
+        memory = SqliteMemory(file)
+        async with using(memory):
+            agents = [Identity("", "s1", agent) for agent in ("", "a", "b", "\ud800", "c" * 200)]
+            for who in agents:
+                await memory.record(who, overflow(9000))
+            late = refusal("image", at=NOW + 50)
+            await memory.record(agents[2], late)
+            parts: list[int] = []
+            forget = memory._forget
+
+            def part(*of: Any) -> Any:
+                gone, place = forget(*of)
+                parts.append(len(gone))
+                return gone, place
+
+            monkeypatch.setattr(memory, "_forget", part)
+            changes = await memory.forget("", "s1", now=NOW)
+            assert [change.identity.agent for change in changes][:4] == ["", "a", "b", "\ud800"]
+            assert parts == [2, 2, 1]
+            assert [held.evictions for held in await everyone(memory)] == [(late,)]
+
+    asyncio.run(story())
+
+
 def test_a_sweep_that_meets_a_lock_is_trouble_and_begins_anew_when_it_is_gone(file: Path) -> None:
     async def story() -> None:
         memory = SqliteMemory(file, ttl_secs=100.0, max_sessions=1)
@@ -435,6 +497,75 @@ def test_a_damaged_row_is_trouble_to_who_lists_it_and_goes_when_it_has_expired(f
             (told,) = await sweep(memory, now=NOW + 100)
             assert told.eviction == refusal("image", target=LARGE)
             assert rows(file) == []
+
+    asyncio.run(story())
+
+
+NO_IDS = [
+    pytest.param("CAST(X'73C3' AS TEXT)", id="no UTF-8"),
+    pytest.param("CAST(X'EDA080' AS TEXT)", id="a surrogate as text"),
+    pytest.param("X'FE80'", id="bytes that are no id"),
+    pytest.param("X'FF80'", id="half a digest"),
+]
+
+
+@pytest.mark.parametrize("most", [1, 1000])
+@pytest.mark.parametrize("id_", NO_IDS)
+@pytest.mark.parametrize("column", ["session", "agent"])
+def test_a_damaged_id_is_passed_over_in_lists_and_goes_with_the_next_sweep(
+    file: Path, column: str, id_: str, most: int
+) -> None:
+    async def story() -> None:
+        async with using(SqliteMemory(file, ttl_secs=100.0)) as memory:
+            many = [Identity("", f"r{number}") for number in range(3)] + [
+                Identity("", f"t{number}") for number in range(3)
+            ]
+            for who in (*many, Identity("", "s1", "a1")):
+                await memory.record(who, overflow(9000))
+            change(
+                file,
+                *(f"UPDATE {t} SET {column} = {id_} WHERE agent = 'a1'" for t in ("identity", "eviction")),
+            )
+            listed, cursor = [], ""
+            while True:
+                page = await memory.held("", now=NOW, cursor=cursor, most=most)
+                listed += [held.identity for held in page.held]
+                if not (cursor := page.cursor):
+                    break
+            assert listed == many
+            assert await sweep(memory, now=NOW, most=most) == []
+            assert len(rows(file)) == 2 * len(many)
+            assert [gone.identity for gone in await sweep(memory, now=NOW + 100, most=most)] == many
+            assert rows(file) == []
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("id_", NO_IDS)
+def test_a_session_with_a_damaged_agent_is_forgotten(file: Path, id_: str) -> None:
+    damage = [f"UPDATE {table} SET agent = {id_} WHERE agent = 'a1'" for table in ("identity", "eviction")]
+
+    async def story() -> None:
+        async with using(SqliteMemory(file)) as memory:
+            for agent in ("a0", "a1", "a2"):
+                await memory.record(Identity("", "s1", agent), overflow(9000))
+            change(file, *damage)
+            assert [gone.identity.agent for gone in await memory.forget("", "s1", now=NOW)] == ["a0", "a2"]
+            assert rows(file) == []
+
+    asyncio.run(story())
+
+
+def test_a_last_use_that_is_no_number_has_expired(file: Path) -> None:
+    async def story() -> None:
+        async with using(SqliteMemory(file, ttl_secs=100.0)) as memory:
+            for session in ("s1", "s2", "s3"):
+                await memory.record(Identity("", session), overflow(9000))
+            change(file, "UPDATE identity SET last_use = 'x' WHERE session < 's3'")
+            assert [held.identity.session for held in await everyone(memory)] == ["s3"]
+            assert [gone.why for gone in await memory.forget("", "s1", now=NOW)] == ["expired"]
+            assert [gone.identity.session for gone in await sweep(memory, now=NOW)] == ["s2"]
+            assert len(rows(file)) == 2
 
     asyncio.run(story())
 
@@ -528,6 +659,26 @@ def test_a_new_file_that_another_program_locks_is_trouble_and_works_when_the_loc
                 pytest.raises(MemoryTrouble, match="could not read: database is locked"),
             ):
                 await memory.read(WHO, now=NOW)
+            assert await memory.read(WHO, now=NOW) == EMPTY
+
+    asyncio.run(story())
+
+
+def test_all_who_wait_for_a_file_to_be_opened_wait_for_one_attempt(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story() -> None:
+        memory = impatient(file)
+        attempts: list[None] = []
+        create = memory._create
+        monkeypatch.setattr(memory, "_create", lambda: (attempts.append(None), create()))
+        async with using(memory):
+            with closing(lock(file)):
+                reads = [memory.read(Identity("", f"s{number}"), now=NOW) for number in range(40)]
+                told = await asyncio.gather(*reads, return_exceptions=True)
+                assert {type(trouble) for trouble in told} == {MemoryTrouble}
+                assert len(set(map(id, told))) == 40
+                assert len(attempts) == 1
             assert await memory.read(WHO, now=NOW) == EMPTY
 
     asyncio.run(story())
@@ -743,6 +894,168 @@ def test_text_that_is_no_unicode_and_numbers_beyond_measure_are_trouble_and_noth
             await memory.record(WHO, overflow(9000))
             assert (await memory.read(WHO, now=NOW)).evictions == (overflow(9000),)
             assert await stripped(memory) == set()
+
+    asyncio.run(story())
+
+
+# -- a file that goes while it is open
+
+
+def logs(file: Path) -> list[Path]:
+    return [file.with_name(f"{file.name}{suffix}") for suffix in ("-wal", "-shm")]
+
+
+def delete(file: Path) -> None:
+    for each in (file, *logs(file)):
+        each.unlink()
+
+
+def delete_without_its_log(file: Path) -> None:
+    file.unlink()
+
+
+def rename(file: Path) -> None:
+    file.rename(file.with_name("elsewhere.db"))
+
+
+def replace(file: Path) -> None:
+    """By another memory, whose own log is not there any more."""
+    other = file.with_name("other.db")
+
+    async def make() -> None:
+        async with using(SqliteMemory(other)) as memory:
+            await memory.record(Identity("", "sn"), overflow(7000))
+
+    asyncio.run(make())
+    other.rename(file)
+
+
+def delete_its_log(file: Path) -> None:
+    logs(file)[0].unlink()
+
+
+GOING = [delete, delete_without_its_log, rename, replace, delete_its_log]
+
+
+@pytest.mark.parametrize("goes", GOING[:-1])
+def test_what_is_recorded_when_the_file_has_gone_is_in_the_file_that_is_there(
+    file: Path, goes: Callable[[Path], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    """All who had it open come to the same one, and nothing of the log that was left gets into it."""
+    late = [Identity("", "late", agent) for agent in ("a", "b", "c")]
+
+    async def story() -> None:
+        async with using(SqliteMemory(file)) as one, using(SqliteMemory(file)) as other:
+            await fill(one)
+            await other.read(WHO, now=NOW)
+            await asyncio.to_thread(goes, file)
+            await one.record(late[0], overflow(9000))
+            await other.record(late[1], overflow(9000))
+            async with using(SqliteMemory(file)) as third:
+                await third.record(late[2], overflow(9000))
+                for memory in (one, other, third):
+                    sessions = {held.identity for held in await everyone(memory)}
+                    assert sessions - {Identity("", "sn")} == set(late)
+                    assert (Identity("", "sn") in sessions) is (goes is replace)
+                    assert await memory.read(late[1], now=NOW)
+        with closing(sqlite3.connect(file)) as looking:
+            assert looking.execute("PRAGMA quick_check").fetchall() == [("ok",)]
+        assert {"was deleted, renamed or replaced" in message for message in caplog.messages} == {True}
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("goes", GOING)
+def test_a_file_that_goes_while_it_is_written_to_loses_nothing_that_is_told_to_be_in_it(
+    file: Path, goes: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story() -> None:
+        memory = SqliteMemory(file)
+        record, gone = memory._record, False
+
+        def meanwhile(*what: Any) -> Any:
+            nonlocal gone
+            if not gone:
+                gone = True
+                goes(file)
+            return record(*what)
+
+        async with using(memory):
+            await fill(memory)
+            monkeypatch.setattr(memory, "_record", meanwhile)
+            await memory.record(WHO, refusal("image"))
+            async with using(SqliteMemory(file)) as other:
+                assert (await other.read(WHO, now=NOW)).evictions == (refusal("image"),)
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("doing", ["read", "list"])
+def test_a_read_finds_the_file_that_took_the_place_of_another(
+    file: Path, doing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("turnout.engine.memory.sqlite._LOOK_EVERY_SECS", 0.0)
+
+    async def story() -> None:
+        async with using(SqliteMemory(file)) as memory:
+            await memory.record(WHO, overflow(9000))
+            assert await memory.read(WHO, now=NOW)
+            await asyncio.to_thread(replace, file)
+            if doing == "read":
+                assert await memory.read(Identity("", "sn"), now=NOW)
+                assert await memory.read(WHO, now=NOW) == EMPTY
+            else:
+                assert [held.identity.session for held in await everyone(memory)] == ["sn"]
+
+    asyncio.run(story())
+
+
+def test_reads_do_not_look_for_the_file_each_time(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("turnout.engine.memory.sqlite._LOOK_EVERY_SECS", 1e9)
+    looks: list[None] = []
+
+    async def story() -> None:
+        async with using(SqliteMemory(file)) as memory:
+            await memory.record(WHO, overflow(9000))
+            monkeypatch.setattr(Opened, "is_there", lambda _: (looks.append(None), True)[1])
+            for _ in range(100):
+                assert await memory.read(WHO, now=NOW)
+            assert looks == []
+
+    asyncio.run(story())
+
+
+def test_a_file_is_left_whole_when_the_link_to_it_leads_elsewhere(tmp_path: Path) -> None:
+    link, first, second = (tmp_path / name for name in ("link.db", "first.db", "second.db"))
+    link.symlink_to(first)
+
+    async def story() -> None:
+        async with using(SqliteMemory(first)) as memory:
+            await memory.record(WHO, overflow(9000))
+        async with using(SqliteMemory(link)) as memory:
+            await memory.record(WHO, refusal("image"))  # in the log
+            link.unlink()
+            link.symlink_to(second)
+            await memory.record(WHO, refusal("audio"))
+        for file, count in ((first, 2), (second, 1)):
+            async with using(SqliteMemory(file)) as memory:
+                assert len((await memory.read(WHO, now=NOW)).evictions) == count
+
+    asyncio.run(story())
+
+
+def test_a_file_that_is_replaced_all_the_time_is_trouble_until_it_is_not(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story() -> None:
+        async with using(SqliteMemory(file)) as memory:
+            with monkeypatch.context() as patch:
+                patch.setattr(Opened, "is_there", lambda _: False)
+                with pytest.raises(
+                    MemoryTrouble, match="it is replaced again and again; leave it in its place"
+                ):
+                    await memory.record(WHO, overflow(9000))
+            await memory.record(WHO, overflow(9000))
 
     asyncio.run(story())
 
@@ -1217,6 +1530,33 @@ def test_a_damaged_row_goes_with_its_session(file: Path, first: str, told: str) 
             assert await memory.forget("", "s1", now=NOW) == ()
             assert [held.identity.session for held in (await memory.held("", "s1", now=NOW)).held] == []
             assert [change.identity.session for change in await sweep(memory, now=NOW + 100)] == ["s3"]
+            assert rows(file) == []
+
+    asyncio.run(story())
+
+
+OTHER_TYPES = [
+    "target = X'80'",
+    "fingerprint = X'80'",
+    "first = X'7B'",
+    "latest_turn = X'80'",
+    "latest_at = 'x'",
+]
+OTHER_TYPES += ["latest_at = X'80'", "size = 'x'", "size = 1.5", "refused = X'5B'", "machine = X'80'"]
+
+
+@pytest.mark.parametrize("damage", OTHER_TYPES)
+def test_a_row_that_holds_what_is_of_another_type_is_damaged_and_goes_with_its_session(
+    file: Path, damage: str
+) -> None:
+    async def story() -> None:
+        async with using(SqliteMemory(file)) as memory:
+            await memory.record(WHO, overflow(9000))
+            await memory.record(WHO, refusal("image"))
+            change(file, f"UPDATE eviction SET {damage} WHERE reason = 'context_window'")
+            with pytest.raises(MemoryRefusal, match="is damaged: a column is of another type"):
+                await memory.read(WHO, now=NOW)
+            assert [gone.eviction for gone in await memory.forget("", "s1", now=NOW)] == [refusal("image")]
             assert rows(file) == []
 
     asyncio.run(story())

@@ -7,12 +7,15 @@ import os
 import random
 import shutil
 import sqlite3
+import tempfile
 from collections.abc import Callable
 from contextlib import closing
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from files import read_only
 from memories import LARGE, NOW, SMALL, overflow, refusal, using
 
 from turnout import SqliteMemory
@@ -20,7 +23,7 @@ from turnout.engine.cli import main
 from turnout.engine.context import Eviction, Identity
 from turnout.engine.errors import MemoryTrouble
 from turnout.engine.memory.protocol import Held
-from turnout.engine.memory.sqlite.salvage import Salvage
+from turnout.engine.memory.sqlite.salvage import Salvage, namespaces_in
 from turnout.engine.memory.sqlite.schema import SCHEMA
 
 PAGE = 4096
@@ -93,6 +96,136 @@ def test_what_is_around_the_damage_is_told_and_nothing_that_never_was(file: Path
     assert file.read_bytes() == before
     assert len({one.identity for one in told}) == len(told) >= SESSIONS - 3 * 20
     assert all(one.evictions == known[one.identity].evictions for one in told)
+
+
+def first_session(file: Path, page: int) -> str:
+    content = file.read_bytes()[(page - 1) * PAGE : page * PAGE]
+    at = int.from_bytes(content[8:10])  # where the first cell begins, says SQLite's format
+    cell = content[at : at + 40]
+    return cell[cell.index(b"s0") :][:5].decode()
+
+
+def in_order(file: Path, *, evictions: bool) -> list[int]:
+    """The leaves of a table in the order of their keys, and the first session of each."""
+    content = file.read_bytes()
+    pages = {page: content[(page - 1) * PAGE : page * PAGE] for page in range(2, len(content) // PAGE + 1)}
+    found = [page for page, held in pages.items() if held[0] == 10 and b"s0" in held]
+    found = [page for page in found if (b"context_window" in pages[page]) is evictions]
+    return sorted(found, key=lambda page: first_session(file, page))
+
+
+def test_what_is_whole_between_damaged_pages_of_both_tables_is_told(file: Path) -> None:
+    some, others = in_order(file, evictions=True), in_order(file, evictions=False)
+    overwrite(file, some[1], some[len(some) // 2], some[-2], others[0], others[1])
+    told, damaged = salvaged(file)
+    assert damaged
+    assert len({one.identity for one in told}) == len(told) >= SESSIONS - 3 * 20
+
+
+def test_of_a_table_that_is_out_of_order_nobody_is_told_what_is_anothers(file: Path) -> None:
+    """A leaf holds what another does, as after a write that went to the wrong place."""
+    known = {one.identity: one for one in held(file)}
+    leaves_ = in_order(file, evictions=True)
+    content = file.read_bytes()
+    for here, there in ((leaves_[3], leaves_[9]), (leaves_[9], leaves_[3]), (leaves_[0], leaves_[-1])):
+        wrong = bytearray(content)
+        wrong[(here - 1) * PAGE : here * PAGE] = content[(there - 1) * PAGE : there * PAGE]
+        file.write_bytes(wrong)
+        told, damaged = salvaged(file)
+        assert damaged
+        assert len(told) >= SESSIONS - 20
+        assert all(one == known[one.identity] for one in told)
+
+
+TYPES = [
+    ("identity", "last_use = 'x'", 600),
+    ("identity", "last_use = X'00'", 600),
+    ("eviction", "target = X'80'", 599),
+    ("eviction", "reason = 'none'", 599),
+    ("eviction", "latest_at = 'x'", 599),
+    ("eviction", "size = 'x'", 599),
+    ("eviction", "epoch = 'x'", 600),
+    ("eviction", "session = X'FE80'", 599),
+    ("eviction", "session = CAST(X'7330FF' AS TEXT)", 599),
+    ("identity", "session = CAST(X'7330FF' AS TEXT)", 600),
+]
+
+
+@pytest.mark.parametrize(("table", "damage", "left"), TYPES)
+def test_what_is_of_another_type_is_damaged_and_takes_no_other_along(
+    file: Path, table: str, damage: str, left: int
+) -> None:
+    with closing(sqlite3.connect(file, isolation_level=None)) as other:
+        other.execute(f"UPDATE {table} SET {damage} WHERE session = 's0101'")
+    told, damaged = salvaged(file)
+    assert damaged
+    assert len({one.identity for one in told}) == len(told) == left
+
+
+@pytest.mark.parametrize("damage", ["restored_at = 'x'", "epoch = 'x'"])
+def test_a_restoration_that_cannot_be_read_takes_nothing_along_that_is_not_its_own(
+    file: Path, damage: str
+) -> None:
+    with closing(sqlite3.connect(file, isolation_level=None)) as other:
+        other.execute(f"UPDATE target SET {damage}")
+    told, damaged = salvaged(file)
+    assert damaged
+    assert all(overflow(9000) in one.evictions for one in told)
+    assert len(told) == SESSIONS
+
+
+def test_damage_that_nothing_told_lies_in_is_said_too(file: Path) -> None:
+    with file.open("r+b") as opened:
+        opened.seek((leaves(file)[0] - 1) * PAGE + 7)  # how many bytes are in fragments, says SQLite's format
+        opened.write(b"\x3b")
+    told, damaged = salvaged(file)
+    assert len(told) == SESSIONS
+    assert damaged
+
+
+def test_nothing_is_left_beside_a_file_that_was_read(file: Path) -> None:
+    before = {path: path.read_bytes() for path in file.parent.iterdir()}
+    assert len(salvaged(file)[0]) == SESSIONS
+    assert namespaces_in(file) == [""]
+    assert {path: path.read_bytes() for path in file.parent.iterdir()} == before
+
+
+def test_a_file_that_may_only_be_read_is_told(file: Path) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        copied = Path(shutil.copy(file, folder))
+        with read_only(Path(folder)):
+            assert len(salvaged(copied)[0]) == SESSIONS
+
+
+def test_the_log_of_a_file_that_was_emptied_is_left_as_it_is(file: Path) -> None:
+    aside = file.with_name("memory.db.corrupt-x")
+
+    async def story() -> None:
+        async with using(SqliteMemory(file)) as memory:
+            await memory.record(Identity("", "late"), overflow(7000))
+            shutil.copyfile(f"{file}-wal", f"{aside}-wal")
+
+    asyncio.run(story())
+    aside.touch()
+    log = Path(f"{aside}-wal").read_bytes()
+    with pytest.raises(MemoryTrouble, match="nothing of it can be read: it is empty, and its log is not"):
+        salvaged(aside)
+    assert Path(f"{aside}-wal").read_bytes() == log
+
+
+def test_the_namespaces_of_a_file_are_listed_past_its_damage(file: Path) -> None:
+    async def more() -> None:
+        async with using(SqliteMemory(file)) as memory:
+            for namespace in ("acme", "日本語", "\ud800", "z" * 200):
+                await memory.record(Identity(namespace, "s1"), overflow(9000))
+
+    asyncio.run(more())
+    digest = f"sha256:{sha256(b'z' * 200).hexdigest()}"
+    assert namespaces_in(file) == ["", "acme", digest, "日本語", "\ud800"]
+    with closing(sqlite3.connect(file, isolation_level=None)) as other:
+        other.execute("UPDATE identity SET namespace = X'FE80' WHERE namespace = 'acme'")
+    overwrite(file, in_order(file, evictions=True)[3], in_order(file, evictions=False)[1])
+    assert namespaces_in(file) == ["", "acme", digest, "日本語", "\ud800"]
 
 
 def test_a_file_that_was_cut_short_tells_what_is_left(file: Path) -> None:

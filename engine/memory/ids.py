@@ -22,9 +22,14 @@ LONGEST: Final = 128
 """How many bytes of UTF-8 an id may have to be kept as it is."""
 
 _MARK: Final = b"\xff"
+_MARKED_SIZE: Final = len(_MARK) + 32
 _SIGN: Final = "sha256:"
 _SHOWN: Final = re.compile(_SIGN + "[0-9a-f]{64}")
 _SHOWN_SIZE: Final = len(_SIGN) + 64
+
+
+class NoText(bytes):
+    """What a file holds as text, and is no UTF-8: it is damaged, and no id is kept so."""
 
 
 def kept_id(text: str) -> str | bytes:
@@ -52,9 +57,15 @@ def kept_namespace(text: str) -> str | bytes:
 
 
 def shown_id(kept: str | bytes) -> str:
-    """What is shown of an id that is kept so: itself, or its digest. Keeping that comes to the same."""
+    """What is shown of an id that is kept so: itself, or its digest. Keeping that comes to the same.
+
+    Raises:
+        ValueError: no id is kept so.
+    """
     if isinstance(kept, str):
         return kept
+    if isinstance(kept, NoText) or (kept.startswith(_MARK) and len(kept) != _MARKED_SIZE):
+        raise ValueError("no id is kept so")
     if kept.startswith(_MARK):
         return _SIGN + kept[len(_MARK) :].hex()
     return kept.decode("utf-8", "surrogatepass")

@@ -12,13 +12,16 @@ added to and removed, but none is rewritten: what its newer columns mean is not 
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import sqlite3
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Concatenate, Final, Generic, Literal, ParamSpec, TypeVar
 
@@ -26,7 +29,7 @@ import msgspec
 
 from turnout.engine.context import EMPTY, Eviction, Identity, SessionContext
 from turnout.engine.errors import ConfigurationError, MemoryRefusal, MemoryTrouble
-from turnout.engine.memory.ids import kept_id, kept_ids, kept_namespace, shown, shown_id
+from turnout.engine.memory.ids import NoText, kept_id, kept_ids, kept_namespace, shown, shown_id
 from turnout.engine.memory.protocol import Change, Held, Page, Swept
 from turnout.engine.memory.sqlite import schema as sql
 from turnout.engine.memory.sqlite.aside import (
@@ -34,7 +37,7 @@ from turnout.engine.memory.sqlite.aside import (
     HEADLESS,
     START_ANEW,
     Connection,
-    FileId,
+    Opened,
     code_of,
     lost_its_head,
     opening,
@@ -42,19 +45,35 @@ from turnout.engine.memory.sqlite.aside import (
     text,
     which,
 )
-from turnout.engine.memory.sqlite.rows import column_of, eviction_of, learnt_of, row_of
-from turnout.engine.memory.sqlite.sweep import EVER, Kept, Pass, after
+from turnout.engine.memory.sqlite.rows import (
+    Kept,
+    column_of,
+    eviction_of,
+    executed,
+    learnt_of,
+    named,
+    row_of,
+)
+from turnout.engine.memory.sqlite.sweep import EVER, Pass, after
 from turnout.engine.memory.stripped import Learnt, keys_of, learn
 from turnout.machines.vocabulary import TurnoutError
 
 T = TypeVar("T")
 P = ParamSpec("P")
 Durability = Literal["process", "full"]
+_Failure = tuple[Exception, str | None]
+"""Why something failed, and what came of that."""
 
 _LISTED_AT_ONCE: Final = 64
 """How many identities are listed before the worker turns to what waits."""
-_Written = str | tuple[str]
-"""An id in a cursor: text, or bytes in hexadecimal."""
+_FORGOTTEN_AT_ONCE: Final = 256
+"""How many agents of a session are forgotten in one write."""
+_LOOK_EVERY_SECS: Final = 1.0
+"""How long a file that was deleted, renamed or replaced is read on at most."""
+_TRIES: Final = 3
+"""How often a write is done that went into a file which was replaced meanwhile."""
+_Written = str | tuple[str, bool]
+"""An id in a cursor: text, or bytes in hexadecimal and whether they are kept as text."""
 _CURSOR: Final = msgspec.json.Decoder(tuple[_Written, _Written])
 _ENCODE: Final = msgspec.json.Encoder().encode
 
@@ -105,6 +124,7 @@ class _Job(Generic[T]):
 
     def run(self, connection: sqlite3.Connection) -> None:
         """Do the work within the transaction. If it fails, it alone is undone."""
+        self.error = None
         connection.execute("SAVEPOINT job")
         try:
             self.result = self._work(connection)
@@ -158,8 +178,11 @@ class SqliteMemory:
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="turnout-memory")
         self._jobs: deque[_Job[Any]] = deque()
         self._writing: Connection | None = None  # used on the worker only
-        self._reading: Connection | None = None  # opened on the worker, used on the loop only
-        self._had: FileId | None = None  # the file that was opened last, used on the worker only
+        self._reading: Connection | None = None  # opened on the worker, used on the loop
+        self._at_it = threading.Lock()  # held by the loop to use it, and by the worker to take it away
+        self._opening: asyncio.Task[_Failure | None] | None = None
+        self._had: Opened | None = None  # what was opened last
+        self._look_at = -math.inf  # when a read sees next whether that is there still, in monotonic time
         self._newer = False  # whether the file is of a newer schema, as seen last
         self._closed = False
 
@@ -204,9 +227,14 @@ class SqliteMemory:
     async def forget(
         self, namespace: str, session: str, agent: str | None = None, *, now: float
     ) -> tuple[Change, ...]:
-        return await self._write(
-            "forget", lambda connection: self._forget(connection, namespace, session, agent, now)
-        )
+        changes: list[Change] = []
+        only = None if agent is None else kept_id(agent)
+        place: Kept | None = only or ""
+        while place is not None:  # in parts, so that no other write waits for more than one
+            part = partial(self._forget, namespace, kept_id(session), only, place, now)
+            gone, place = await self._write("forget", part)
+            changes += gone
+        return tuple(changes)
 
     async def restore_everywhere(self, namespace: str, target: str, fingerprint: str, *, now: float) -> None:
         def restore(connection: sqlite3.Connection) -> None:
@@ -289,7 +317,7 @@ class SqliteMemory:
             return
         self._closed = True
         try:
-            await self._on_worker(lambda: self._let_go(self._reading))
+            await self._on_worker(self._let_go)
         finally:
             self._worker.shutdown(wait=False)
 
@@ -322,19 +350,30 @@ class SqliteMemory:
             connection.execute(sql.TOUCH, (now, *ids))
 
     def _forget(
-        self, connection: sqlite3.Connection, namespace: str, session: str, agent: str | None, now: float
-    ) -> tuple[Change, ...]:
+        self,
+        namespace: str,
+        session: Kept,
+        only: Kept | None,
+        place: Kept,
+        now: float,
+        connection: sqlite3.Connection,
+    ) -> tuple[list[Change], Kept | None]:
+        """Forget the agents of a session from a place on, or only the one there; and where to go on."""
         changes: list[Change] = []
-        which = (kept_namespace(namespace), kept_id(session), None if agent is None else kept_id(agent))
-        for name, last_use in connection.execute(sql.AGENTS, which).fetchall():
-            ids = (*which[:2], name)
-            identity = Identity(namespace, shown_id(which[1]), shown_id(name))
-            why = "expired" if last_use + self._ttl <= now else "forgotten"
-            going = [e for e in self._readable(connection, ids, EVER) if e.latest_at <= now]
-            changes += [Change(now, identity, eviction, why) for eviction in going]
-            connection.execute(sql.FORGET_UNTIL, (*ids, now))
-            connection.execute(sql.LEAVE, ids)
-        return tuple(changes)
+        most = _FORGOTTEN_AT_ONCE if only is None else 1
+        space = kept_namespace(namespace)
+        rows = executed(connection, sql.IDENTITIES_OF, (space, session, place, most)).fetchall()
+        for _, agent, last_use in rows:
+            if only is not None and agent != only:
+                return [], None
+            ids = (space, session, agent)
+            if (identity := named(namespace, session, agent)) is not None:
+                why = "expired" if last_use + self._ttl <= now else "forgotten"
+                going = [e for e in self._readable(connection, ids, EVER) if e.latest_at <= now]
+                changes += [Change(now, identity, eviction, why) for eviction in going]
+            executed(connection, sql.FORGET_UNTIL, (*ids, now))
+            executed(connection, sql.LEAVE, ids)
+        return changes, after(rows[-1][1]) if only is None and len(rows) == most else None
 
     def _list(
         self,
@@ -347,14 +386,15 @@ class SqliteMemory:
     ) -> tuple[list[Held], str]:
         space, (session, agent) = kept_namespace(namespace), _place(cursor)
         if only is None:
-            rows = connection.execute(sql.IDENTITIES, (space, session, agent, most)).fetchall()
+            rows = executed(connection, sql.IDENTITIES, (space, session, agent, most)).fetchall()
         else:
-            rows = connection.execute(sql.IDENTITIES_OF, (space, only, agent, most)).fetchall()
+            rows = executed(connection, sql.IDENTITIES_OF, (space, only, agent, most)).fetchall()
         held = []
         for session, agent, last_use in rows:
+            if (who := named(namespace, session, agent)) is None:
+                continue  # nobody can ask for it, and a sweep removes it
             found = connection.execute(sql.READ, (space, session, agent, self._ttl, now)).fetchall()
             if evictions := self._understood(session, found):
-                who = Identity(namespace, shown_id(session), shown_id(agent))
                 held.append(Held(who, last_use, SessionContext(evictions).evictions))
         return held, _cursor(session, after(agent)) if len(rows) == most else ""
 
@@ -399,17 +439,24 @@ class SqliteMemory:
 
     async def _select(self, verb: str, statement: str, parameters: tuple[Any, ...]) -> list[tuple[Any, ...]]:
         try:
-            reading = self._reading
-            if reading is None or self._closed:
-                reading = await self._opened()
-            try:
-                return reading.execute(statement, parameters).fetchall()
-            except sqlite3.OperationalError as why:
-                if code_of(why) != sqlite3.SQLITE_BUSY:
-                    raise
-                return await self._on_worker(lambda: self._open().execute(statement, parameters).fetchall())
+            gone = time.monotonic() >= self._look_at and self._is_gone()
+            while True:  # by the time the worker has opened it, it may have been let go of again
+                self._refuse_if_closed()
+                with self._at_it:
+                    if self._reading is not None and not gone:
+                        return self._reading.execute(statement, parameters).fetchall()
+                failed, gone = await self._opened(), False
+                if failed is not None:
+                    raise self._trouble(verb, *failed) from failed[0]
         except _TROUBLES as why:
+            if code_of(why) == sqlite3.SQLITE_BUSY:
+                return await self._ask(verb, lambda it: it.execute(statement, parameters).fetchall())
             raise self._trouble(verb, why, await self._open_anew(why)) from why
+
+    def _is_gone(self) -> bool:
+        """Whether the file that is open was deleted, renamed or replaced."""
+        self._look_at = time.monotonic() + _LOOK_EVERY_SECS
+        return self._had is not None and not self._had.is_there()
 
     async def _ask(
         self,
@@ -437,12 +484,19 @@ class SqliteMemory:
             raise self._trouble(verb, why, await self._open_anew(why)) from why
         return job.result
 
-    async def _opened(self) -> Connection:
-        while True:  # by the time the worker has opened it, it may have been let go of again
+    async def _opened(self) -> _Failure | None:
+        """Have the file opened: all who wait for that wait for one attempt. Why it failed, if it did."""
+        if self._opening is None or self._opening.done():
+            self._opening = asyncio.get_running_loop().create_task(self._attempt())
+        return await asyncio.shield(self._opening)
+
+    async def _attempt(self) -> _Failure | None:
+        try:
             self._refuse_if_closed()
-            if self._reading is not None:
-                return self._reading
             await self._on_worker(self._open)
+        except _TROUBLES as why:
+            return why, await self._open_anew(why)
+        return None
 
     async def _open_anew(self, why: Exception) -> str | None:
         """After trouble the next use opens the file again: it may have been replaced to mend it.
@@ -450,10 +504,7 @@ class SqliteMemory:
         Returns:
             What came of it if it was damaged.
         """
-        if self._closed:
-            return None
-        self._reading, reading = None, self._reading
-        return await self._on_worker(lambda: self._see_to_it(reading, why))
+        return None if self._closed else await self._on_worker(lambda: self._see_to_it(why))
 
     async def _on_worker(self, work: Callable[[], T]) -> T:
         # shielded: what was accepted is done, whether or not the caller stays for it
@@ -486,28 +537,41 @@ class SqliteMemory:
         if not group:
             return
         try:
-            connection = self._open()
-            connection.execute("BEGIN IMMEDIATE")
-            self._newer = _version(connection) > sql.SCHEMA
-            for job in group:
-                job.run(connection)
-            connection.execute("COMMIT")
+            for _ in range(_TRIES):
+                if self._done(group):
+                    return
+            raise _Unusable("it is replaced again and again", "leave it in its place")
         except Exception as why:  # noqa: BLE001  # it is raised where each of the group is awaited
             for job in group:
                 job.error = why
-            self._let_go(None, as_it_is=True)
+            self._let_go(as_it_is=True)
+
+    def _done(self, group: Iterable[_Job[Any]]) -> bool:
+        """Do these writes; whether the file that they are in is the one that others find."""
+        connection = self._open()
+        connection.execute("BEGIN IMMEDIATE")
+        self._newer = _version(connection) > sql.SCHEMA
+        for job in group:
+            job.run(connection)
+        connection.execute("COMMIT")
+        return not self._is_gone()
 
     def _open(self) -> Connection:
+        if self._writing is not None and self._had is not None and not self._had.is_there():
+            self._had.make_way()
+            self._let_go(as_it_is=True)
+            self._passes.clear()
         if self._writing is None:
             with opening(self._path):
                 self._create()
+                there = which(self._path)
                 self._writing = self._connect(self._pragmas, _prepare)
                 self._writing.text_factory = text
+                self._had = Opened.at(self._path, there)
             self._newer = _version(self._writing) > sql.SCHEMA
         if self._reading is None:  # at once: no read shall find the worker waiting for a lock
             # nobody sets aside what is open
             self._reading = self._connect({**self._pragmas, "busy_timeout": 0, "query_only": 1}, _version)
-            self._had = which(self._path)
         return self._writing
 
     def _create(self) -> None:
@@ -534,18 +598,21 @@ class SqliteMemory:
             raise
         return connection
 
-    def _see_to_it(self, reading: Connection | None, why: Exception) -> str | None:
-        self._let_go(reading, as_it_is=True)
-        if self._reading is None and (code_of(why) in DAMAGE or isinstance(why, _Headless)):
-            return set_aside(self._path, known=None if self._newer else self._had)
+    def _see_to_it(self, why: Exception) -> str | None:
+        self._let_go(as_it_is=True)
+        if code_of(why) in DAMAGE or isinstance(why, _Headless):
+            had = None if self._newer or self._had is None else self._had.files[0]
+            return set_aside(self._path, known=had)
         return None
 
-    def _let_go(self, reading: Connection | None, *, as_it_is: bool = False) -> None:
-        """Close the connections, undoing what is not committed. The loop must not use `reading` any more."""
-        for connection in (reading, self._writing):
+    def _let_go(self, *, as_it_is: bool = False) -> None:
+        """Close the connections, undoing what is not committed."""
+        with self._at_it:
+            reading, self._reading = self._reading, None
+        writing, self._writing = self._writing, None
+        for connection in (reading, writing):
             if connection is not None:
                 connection.close_as_it_is() if as_it_is else connection.close()
-        self._writing = None
 
 
 def _prepare(connection: sqlite3.Connection) -> None:
@@ -594,7 +661,10 @@ def _keep_a_log(connection: sqlite3.Connection) -> None:
 
 def _cursor(session: Kept, agent: Kept) -> str:
     """A place in the order of the file, as text."""
-    return _ENCODE([id_ if isinstance(id_, str) else [id_.hex()] for id_ in (session, agent)]).decode()
+    written = [
+        id_ if isinstance(id_, str) else (id_.hex(), isinstance(id_, NoText)) for id_ in (session, agent)
+    ]
+    return _ENCODE(written).decode()
 
 
 def _place(cursor: str) -> tuple[Kept, Kept]:
@@ -608,7 +678,10 @@ def _place(cursor: str) -> tuple[Kept, Kept]:
 
 
 def _kept(written: _Written) -> Kept:
-    return written if isinstance(written, str) else bytes.fromhex(written[0])
+    if isinstance(written, str):
+        return written
+    stored, as_text = written
+    return (NoText if as_text else bytes).fromhex(stored)
 
 
 def _version(connection: sqlite3.Connection) -> int:

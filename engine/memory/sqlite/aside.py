@@ -24,12 +24,13 @@ import sqlite3
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from weakref import WeakSet
 
+from turnout.engine.memory.ids import NoText
 from turnout.engine.memory.sqlite.schema import APPLICATION_ID, SCHEMA
 
 if sys.platform != "win32":  # where nobody can know who has a file open: all are left as they are
@@ -54,7 +55,10 @@ _VERSION_AT, _MARK_AT, _HEADER = 60, 68, 100
 _SHARED_AT, _SHARED_BYTES = 0x40000002, 510
 """Where SQLite keeps its shared locks."""
 _PATIENCE_SECS: Final = 1.0
-_ASIDE: Final = ".corrupt-"
+_ASIDE, _LEFT = ".corrupt-", ".left-"
+"""How the names go on of a file that is set aside, and of the log of one that is gone."""
+_LOGS: Final = ("-wal", "-shm")
+_ALL: Final = ("-journal", *_LOGS, "")
 
 _ONE_AT_A_TIME: Final = threading.Lock()
 _OPEN: Final[dict[str, WeakSet[Connection]]] = {}
@@ -93,12 +97,12 @@ def code_of(why: Exception) -> int:
     return code & 0xFF
 
 
-def text(stored: bytes) -> str | bytes:
+def text(stored: bytes) -> str | NoText:
     """A text as it is stored, also one that is damaged: what nobody can read can be removed all the same."""
     try:
         return stored.decode()
     except UnicodeDecodeError:
-        return stored
+        return NoText(stored)
 
 
 @contextmanager
@@ -149,11 +153,52 @@ def which(path: Path) -> FileId | None:
     return found.st_dev, found.st_ino
 
 
+class Opened(NamedTuple):
+    """A file that is open, with its log and the log's index. Meanwhile no other file can be taken for one."""
+
+    real: Path
+    """Where a link leads: beside that is the log."""
+    names: tuple[Path, ...]
+    files: tuple[FileId | None, ...]
+    """What was found by these names."""
+
+    @classmethod
+    def at(cls, path: Path, file: FileId | None) -> Opened:
+        """That has just been opened.
+
+        Args:
+            file: which was there before that: if it was replaced meanwhile, that is noticed later.
+        """
+        real = Path(os.path.realpath(path))
+        logs = _of(real, _LOGS)
+        return cls(real, (path, *logs), (file, *map(which, logs)))
+
+    def is_there(self) -> bool:
+        """Whether it is what one finds at its path, and its log is too."""
+        return which(self.names[0]) == self.files[0] and which(self.names[1]) == self.files[1]
+
+    def make_way(self) -> None:
+        """Leave the path to what is there now, which must not take this one's log for its own."""
+        (path, log, _), (file, ours, _) = self.names, self.files
+        with _directory_locked(self.real, exclusive=True):
+            # where only a link leads elsewhere now, the log stays with its file
+            if which(self.real) != file or which(log) != ours:
+                found = zip(_LOGS, self.files[1:], map(which, self.names[1:]), strict=True)
+                left = [suffix for suffix, had, there in found if had == there is not None]
+                _move(self.real, left, _LEFT)
+        LOG.warning("memory %s: it was deleted, renamed or replaced; what is there now is used", path)
+
+
 def lost_its_head(path: Path) -> bool:
     """Whether it was emptied, and its log was not. SQLite would take it for new, and delete the log."""
-    file = Path(os.path.realpath(path))
     # the log first: a new file has its first page before it has a log
-    return _size(file.with_name(f"{file.name}-wal")) > 0 and _size(file) == 0
+    return has_a_log(path) and _size(path) == 0
+
+
+def has_a_log(path: Path) -> bool:
+    """Whether a part of what it holds may be in its log."""
+    file = Path(os.path.realpath(path))
+    return _size(file.with_name(f"{file.name}-wal")) > 0
 
 
 def set_aside(path: Path, *, known: FileId | None) -> str | None:
@@ -185,7 +230,7 @@ def set_aside(path: Path, *, known: FileId | None) -> str | None:
                 return _IN_USE
             if _state(file) != before:
                 return _TRY_AGAIN
-            aside = _move(file)
+            aside = _move(file, _ALL, _ASIDE)
     except FileNotFoundError:
         return _TRY_AGAIN
     except sqlite3.Error as why:
@@ -264,14 +309,16 @@ def _bears_our_mark(descriptor: int, known: FileId | None) -> bool:
     return not named and known == (found.st_dev, found.st_ino)
 
 
-def _move(file: Path) -> Path:
-    """Rename it with its log: the log first, since without its file it would be taken for nobody's."""
-    stem = f"{file.name}{_ASIDE}{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
-    names = (stem if number == 1 else f"{stem}-{number}" for number in itertools.count(1))
-    aside = next(path for path in map(file.with_name, names) if not any(map(os.path.lexists, _all_of(path))))
+def _move(file: Path, suffixes: Sequence[str], name: str) -> Path:
+    """Rename what there is of it: the log first, since without its file it would be taken for nobody's."""
+    stem = f"{file.name}{name}{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
+    stems = (stem if number == 1 else f"{stem}-{number}" for number in itertools.count(1))
+    aside = next(
+        path for path in map(file.with_name, stems) if not any(map(os.path.lexists, _of(path, _ALL)))
+    )
     moved: list[tuple[Path, Path]] = []
     try:
-        for old, new in zip(_all_of(file), _all_of(aside), strict=True):
+        for old, new in zip(_of(file, suffixes), _of(aside, suffixes), strict=True):
             if os.path.lexists(old):
                 old.rename(new)
                 moved.append((old, new))
@@ -282,8 +329,8 @@ def _move(file: Path) -> Path:
     return aside
 
 
-def _all_of(file: Path) -> list[Path]:
-    return [file.with_name(file.name + suffix) for suffix in ("-journal", "-wal", "-shm", "")]
+def _of(file: Path, suffixes: Sequence[str]) -> list[Path]:
+    return [file.with_name(file.name + suffix) for suffix in suffixes]
 
 
 def _state(file: Path) -> tuple[object, ...]:

@@ -1,18 +1,45 @@
-"""Evictions and refused keys as rows of a SQLite file."""
+"""Evictions, refused keys and whose they are, as rows of a SQLite file."""
 
 from __future__ import annotations
 
+import sqlite3
+from collections.abc import Sequence
+from types import NoneType
 from typing import Any, Final
 
 import msgspec
 
-from turnout.engine.context import Cause, Eviction
+from turnout.engine.context import Cause, Eviction, Identity
+from turnout.engine.memory.ids import NoText, shown_id
 from turnout.engine.memory.stripped import Learnt
 from turnout.engine.memory.values import json_of, learnt_in
 from turnout.machines.vocabulary import RoutingFallbackReason
 
 _FIRST: Final = msgspec.json.Decoder(Cause)
 _REFUSED: Final = msgspec.json.Decoder(frozenset[tuple[str, ...]])
+_TYPES: Final = {(*[str] * 5, float, size, str, str) for size in (int, NoneType)}
+"""Of the columns of `schema.READ`. SQLite keeps values of other types too, if the file is damaged so."""
+
+
+Kept = str | bytes
+"""An id as it is kept."""
+
+
+def named(namespace: str, session: Kept, agent: Kept) -> Identity | None:
+    """Whose a row is; None if its ids are damaged: then it is nobody's."""
+    try:
+        return Identity(namespace, shown_id(session), shown_id(agent))
+    except ValueError:
+        return None
+
+
+def executed(connection: sqlite3.Connection, statement: str, parameters: Sequence[Any]) -> sqlite3.Cursor:
+    """Execute what may be about damaged ids: text that is no UTF-8 would as bytes equal no text."""
+    first, *others = statement.split("?")
+    marks = ["CAST(? AS TEXT)" if isinstance(value, NoText) else "?" for value in parameters]
+    return connection.execute(
+        first + "".join(mark + other for mark, other in zip(marks, others, strict=True)), parameters
+    )
 
 
 def row_of(eviction: Eviction) -> tuple[Any, ...]:
@@ -34,6 +61,8 @@ def eviction_of(row: tuple[Any, ...]) -> Eviction:
     Raises:
         ValueError: the row is damaged, or says what this version does not know.
     """
+    if tuple(map(type, row)) not in _TYPES:
+        raise ValueError("a column is of another type")
     target, reason, fingerprint, first, latest_turn, latest_at, size, refused, machine = row
     return Eviction(
         target,

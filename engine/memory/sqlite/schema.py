@@ -128,16 +128,17 @@ REMOVE: Final = """
     DELETE FROM eviction WHERE namespace = ? AND session = ? AND agent = ?
     AND target = ? AND reason = ? AND fingerprint = ?
 """
+# A last use that is no number counts as zero here, as it does in READ and EXPIRED.
 IDENTITIES: Final = """
-    SELECT session, agent, last_use FROM identity WHERE namespace = ? AND (session, agent) >= (?, ?)
-    ORDER BY session, agent LIMIT ?
+    SELECT session, agent, ifnull(last_use + 0.0, 0.0) FROM identity
+    WHERE namespace = ? AND (session, agent) >= (?, ?) ORDER BY session, agent LIMIT ?
 """
 IDENTITIES_OF: Final = """
-    SELECT session, agent, last_use FROM identity WHERE namespace = ? AND session = ? AND agent >= ?
-    ORDER BY agent LIMIT ?
+    SELECT session, agent, ifnull(last_use + 0.0, 0.0) FROM identity
+    WHERE namespace = ? AND session = ? AND agent >= ? ORDER BY agent LIMIT ?
 """
-AGENTS: Final = """
-    SELECT agent, last_use FROM identity WHERE namespace = ? AND session = ? AND agent = coalesce(?, agent)
+USED_SINCE: Final = """
+    SELECT 1 FROM identity WHERE namespace = ? AND session = ? AND last_use + 0.0 > ? LIMIT 1
 """
 LEAVE: Final = """
     DELETE FROM identity WHERE namespace = ? AND session = ? AND agent = ?
@@ -145,7 +146,8 @@ LEAVE: Final = """
     AND held.session = identity.session AND held.agent = identity.agent)
 """
 FORGET_UNTIL: Final = """
-    DELETE FROM eviction WHERE namespace = ? AND session = ? AND agent = ? AND latest_at <= ?
+    DELETE FROM eviction WHERE namespace = ? AND session = ? AND agent = ?
+    AND (latest_at <= ? OR typeof(latest_at) <> 'real')
 """
 FORGET: Final = "DELETE FROM identity WHERE namespace = ? AND session = ? AND agent = ?"
 FORGET_EVICTIONS: Final = "DELETE FROM eviction WHERE namespace = ? AND session = ? AND agent = ?"

@@ -12,15 +12,11 @@ from collections import deque
 from contextlib import suppress
 from typing import Final
 
-from turnout.engine.context import Identity
-from turnout.engine.memory.ids import kept_namespace, shown_id
+from turnout.engine.memory.ids import kept_namespace
 from turnout.engine.memory.protocol import Change, Swept
 from turnout.engine.memory.sqlite import schema as sql
-from turnout.engine.memory.sqlite.rows import eviction_of
+from turnout.engine.memory.sqlite.rows import Kept, eviction_of, executed, named
 from turnout.engine.memory.sweeping import Oldest
-
-Kept = str | bytes
-"""An id as it is kept."""
 
 EVER: Final = -math.inf
 """A time at which nothing had expired yet."""
@@ -66,10 +62,10 @@ class Pass:
 
     def _look(self, connection: sqlite3.Connection, room: _Room, now: float, most: int) -> None:
         """Go through some more identities: remove the expired, and remember whose session is an old one."""
-        rows = connection.execute(sql.IDENTITIES, (self._kept, *self._at, most)).fetchall()
+        rows = executed(connection, sql.IDENTITIES, (self._kept, *self._at, most)).fetchall()
         for session, agent, last_use in rows:
             self._at = session, after(agent)
-            if last_use + self._ttl <= now:
+            if last_use + self._ttl <= now or named(self._namespace, session, agent) is None:
                 self._remove(connection, room, (session, agent), now, "expired")
                 if room.left <= 0:
                     return
@@ -92,29 +88,36 @@ class Pass:
     def _crowd_out(
         self, connection: sqlite3.Connection, room: _Room, victims: deque[tuple[float, Kept]], now: float
     ) -> None:
+        """Remove the first of them, each an agent at a time: one of many agents takes many steps."""
         while victims and room.left > 0:
-            seen, session = victims.popleft()
-            agents = connection.execute(sql.AGENTS, (self._kept, session, None)).fetchall()
-            if max((last_use for _, last_use in agents), default=seen) > seen:
-                continue  # used since it was looked at
-            for agent, last_use in agents:
-                why = "expired" if last_use + self._ttl <= now else "crowded out"
-                self._remove(connection, room, (session, agent), now, why)
+            seen, session = victims[0]
+            agents = []
+            if connection.execute(sql.USED_SINCE, (self._kept, session, seen)).fetchone() is None:
+                agents = connection.execute(
+                    sql.IDENTITIES_OF, (self._kept, session, "", room.left)
+                ).fetchall()
+            if not agents:
+                victims.popleft()
+            for _, agent, last_use in agents:
+                if room.left > 0:
+                    why = "expired" if last_use + self._ttl <= now else "crowded out"
+                    self._remove(connection, room, (session, agent), now, why)
 
     def _remove(
         self, connection: sqlite3.Connection, room: _Room, who: tuple[Kept, Kept], now: float, why: str
     ) -> None:
         ids = (self._kept, *who)
-        identity = Identity(self._namespace, *map(shown_id, who))
-        for row in connection.execute(sql.READ, (*ids, self._ttl, EVER)).fetchall():
-            with suppress(ValueError):  # a damaged row goes, and nobody can say what it was
-                room.changes.append(Change(now, identity, eviction_of(row), why))
-            room.left -= 1
-        connection.execute(sql.FORGET_EVICTIONS, ids)
-        connection.execute(sql.FORGET, ids)
+        if (identity := named(self._namespace, *who)) is not None:
+            rows = connection.execute(sql.READ, (*ids, self._ttl, EVER)).fetchall()
+            for row in rows:
+                with suppress(ValueError):  # a damaged row goes, and nobody can say what it was
+                    room.changes.append(Change(now, identity, eviction_of(row), why))
+            room.left -= len(rows)
+        executed(connection, sql.FORGET_EVICTIONS, ids)
+        executed(connection, sql.FORGET, ids)
         room.left -= 1
 
 
 def after(agent: Kept) -> Kept:
     """What comes next after an agent in the order of the file."""
-    return agent + "\0" if isinstance(agent, str) else agent + b"\0"
+    return agent + "\0" if isinstance(agent, str) else type(agent)(agent + b"\0")
