@@ -117,11 +117,22 @@ def test_every_end_of_a_turn_has_its_words(snapshot: SnapshotAssertion) -> None:
 
 
 def test_a_turn_may_end_before_anybody_was_asked() -> None:
-    gone = '[memory]\nurl = "sqlite:"\n[route]\nladder = ["only"]\n[[turns]]\ncancel_at = 0\n'
+    gone = """
+        [memory]
+        url = "sqlite:"
+        [route]
+        ladder = ["only"]
+        [[turns]]
+        upstream.only = [{ kind = "context_window" }]
+        [[turns]]
+        restart = true  # who opens the file waits for it
+        cancel_at = 0
+        """
     Path("gone.toml").write_text(gone)
     assert simulate("gone.toml").output.splitlines() == [
         "gone",
-        f"  1 s1  {'nobody asked -> failed (cancelled)':<60} []",
+        f"  1 s1  {'only context_window -> evicted -> failed':<60} [only]",
+        f"  2 s1  {'nobody asked -> failed (cancelled)':<60} []",
     ]
 
 

@@ -6,10 +6,9 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Final
 
 import click
@@ -20,8 +19,7 @@ from turnout.engine.context import Eviction, Identity
 from turnout.engine.errors import MemoryRefusal, MemoryTrouble
 from turnout.engine.memory.ids import kept_namespace, shown_id
 from turnout.engine.memory.protocol import Change, Held, Memory
-from turnout.engine.memory.sqlite.aside import Connection
-from turnout.engine.memory.sqlite.salvage import Salvage
+from turnout.engine.memory.sqlite.salvage import Salvage, namespaces_in
 from turnout.engine.memory.values import eviction_json, json_of
 from turnout.engine.printable import printable
 
@@ -212,21 +210,13 @@ def _tell_other_namespaces(store: Store) -> None:
     ours = shown_id(kept_namespace(store.settings.namespace))
     others: list[str] = []
     with suppress(MemoryTrouble):
-        others = [_quoted(name) for name in _namespaces_in(store.file) if name != ours]
+        others = [_quoted(name) for name in namespaces_in(store.file) if name != ours]
     if others:
         click.echo(
             f"this is namespace {_quoted(ours)} only; the file also holds {', '.join(others)}:"
             " give --namespace NAME for another one",
             err=True,
         )
-
-
-def _namespaces_in(path: Path) -> list[str]:
-    """TODO: at the merge, `namespaces_in` of `memory/sqlite/salvage.py` takes its place."""
-    with suppress(Exception), closing(Connection(f"{path.absolute().as_uri()}?mode=ro", path, uri=True)) as c:
-        rows = c.execute("SELECT DISTINCT CAST(namespace AS BLOB) FROM identity").fetchall()
-        return sorted(name.decode(errors="backslashreplace") for (name,) in rows)
-    return []
 
 
 @command.command("import")

@@ -440,6 +440,8 @@ class SqliteMemory:
     async def _select(self, verb: str, statement: str, parameters: tuple[Any, ...]) -> list[tuple[Any, ...]]:
         try:
             gone = time.monotonic() >= self._look_at and self._is_gone()
+            if (gone or self._reading is None) and not self._closed and self._is_nowhere():
+                return []  # to look makes no file
             while True:  # by the time the worker has opened it, it may have been let go of again
                 self._refuse_if_closed()
                 with self._at_it:
@@ -452,6 +454,10 @@ class SqliteMemory:
             if code_of(why) == sqlite3.SQLITE_BUSY:
                 return await self._ask(verb, lambda it: it.execute(statement, parameters).fetchall())
             raise self._trouble(verb, why, await self._open_anew(why)) from why
+
+    def _is_nowhere(self) -> bool:
+        """Whether there is no file, and could be one."""
+        return not self._path.exists() and self._path.parent.is_dir()
 
     def _is_gone(self) -> bool:
         """Whether the file that is open was deleted, renamed or replaced."""
