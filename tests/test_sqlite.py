@@ -94,12 +94,16 @@ def test_what_has_expired_is_taken_out_of_the_file_with_the_next_correction(file
     asyncio.run(story())
 
 
-def test_a_memory_is_made_outside_a_loop_and_touches_no_file_before_its_first_use(file: Path) -> None:
+def test_a_memory_is_made_outside_a_loop_and_makes_no_file_before_it_has_something_to_keep(
+    file: Path,
+) -> None:
     memory = SqliteMemory(file)
-    assert not file.exists()
 
     async def story() -> None:
         assert await memory.read(WHO, now=NOW) == EMPTY
+        assert await stripped(memory) == set()
+        assert not file.exists()
+        await memory.record(WHO, overflow(9000))
         await memory.close()
 
     asyncio.run(story())
@@ -1727,6 +1731,8 @@ def test_a_memory_that_was_closed_says_so(file: Path) -> None:
 
 def test_closing_finishes_what_was_accepted_and_refuses_what_comes_later(file: Path) -> None:
     async def story() -> None:
+        async with using(SqliteMemory(file)) as memory:
+            await memory.record(WHO, refusal("image"))
         memory = SqliteMemory(file)
         reading = asyncio.create_task(memory.read(WHO, now=NOW))
         writing = asyncio.create_task(memory.record(WHO, overflow(9000)))
@@ -1736,6 +1742,6 @@ def test_closing_finishes_what_was_accepted_and_refuses_what_comes_later(file: P
         with pytest.raises(MemoryTrouble, match="could not read: it was closed"):
             await reading
         async with using(SqliteMemory(file)) as again:
-            assert (await again.read(WHO, now=NOW)).evictions == (overflow(9000),)
+            assert set((await again.read(WHO, now=NOW)).evictions) == {overflow(9000), refusal("image")}
 
     asyncio.run(story())
