@@ -84,11 +84,21 @@ class Eviction(Struct, frozen=True, omit_defaults=True):
             machine=latest.machine,
         )
 
-    def contradicted_by(self, needs: frozenset[str]) -> bool:
-        """Whether serving a turn with these needs shows that the eviction no longer holds."""
+    def concerns(self, needs: frozenset[str]) -> bool:
+        """Whether a turn with these needs asks for something that was refused, as far as was told."""
         if self.reason is RoutingFallbackReason.CONTEXT_WINDOW:
             return True
-        return any(Feature.OTHER in refused or needs.issuperset(refused) for refused in self.refused)
+        return any(_asked_for(refused, needs) for refused in self.refused)
+
+    def contradicted_by(self, needs: frozenset[str]) -> bool:
+        """Whether serving a turn with these needs shows that nothing of the eviction holds any longer."""
+        if self.reason is RoutingFallbackReason.CONTEXT_WINDOW:
+            return True
+        return bool(self.refused) and all(_asked_for(refused, needs) for refused in self.refused)
+
+
+def _asked_for(refused: tuple[str, ...], needs: frozenset[str]) -> bool:
+    return Feature.OTHER in refused or needs.issuperset(refused)
 
 
 _ELIGIBLE: Final = Standing.ELIGIBLE

@@ -54,9 +54,13 @@ def mistakes(options: Mapping[str, object]) -> Iterator[tuple[str, str]]:
     scope, share = options.get("capability_scope", "target"), options.get("readmit_below")
     if scope not in get_args(Scope):
         yield "capability_scope", f"is {named(scope)}; give {' or '.join(get_args(Scope))}"
-    if share is not None and not (isinstance(share, int | float) and 0 < share <= 1):
-        told = f"{share:g}" if isinstance(share, int | float) else named(share)
+    if share is not None and not (type(share) in (int, float) and _is_a_share(share)):
+        told = f"{share:g}" if isinstance(share, float) else str(share)[:20]
         yield "readmit_below", f"is {told}; give a share above 0, at most 1"
+
+
+def _is_a_share(value: object) -> bool:
+    return isinstance(value, int | float) and 0 < value <= 1
 
 
 NO_OPTIONS: Final = Options()
@@ -123,9 +127,9 @@ class Selection:
 
     def rulings(self, context: SessionContext) -> Rulings:
         """Who is out, and why."""
+        self.lifted = ()
         if not (context or self._limited):
             return _NOBODY
-        self.lifted = ()
         found: dict[str, Ruling] = {}
         for target in self.ladder:
             for rule in FILTERS:
@@ -170,7 +174,7 @@ class Selection:
         """Whether an eviction rules its target out of this turn."""
         options, size = self._options, self.wants.size
         if eviction.reason is Reason.CAPABILITY:
-            return options.capability_scope == "target" or eviction.contradicted_by(self.wants.needs)
+            return options.capability_scope == "target" or eviction.concerns(self.wants.needs)
         if options.readmit_below is None or eviction.size is None or size is None:
             return True
         return size >= options.readmit_below * eviction.size

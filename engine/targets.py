@@ -53,6 +53,9 @@ BOUNDS: Final = (
 LIMITS: Final = ("context_window", "input", "tools", "structured_output", "streaming")
 """What a target may declare of itself."""
 
+MAX_WINDOW: Final = 10**9
+"""The largest window that may be declared, in tokens."""
+
 MODALITIES: Final = ("text", "image", "audio", "video", "file")
 """What `input` may list; text goes without saying."""
 
@@ -159,8 +162,8 @@ class Target(Client):
             yield "its base_url is no address; give one like https://api.example.com/v1"
         if not 0 <= self.max_retries <= 10:
             yield f"max_retries is {self.max_retries}; give 0 to 10"
-        if self.context_window is not None and self.context_window < 1:
-            yield f"context_window is {self.context_window}; give 1 or more tokens, or leave it out"
+        if self.context_window is not None and not 0 < self.context_window <= MAX_WINDOW:
+            yield f"context_window is {self.context_window:g}; give 1 to {MAX_WINDOW} tokens, or leave it out"
         if strange := [named(what) for what in self.input or () if what not in MODALITIES]:
             yield f"input lists {', '.join(strange)}; give some of {', '.join(MODALITIES)}"
         if self.max_body_bytes < 1:
@@ -217,6 +220,8 @@ class Target(Client):
     def limits(self) -> Mapping[str, Any]:
         """What it declares, by the keys of a target."""
         declared = {key: getattr(self, key) for key in LIMITS}
+        if self.input is not None:  # in whatever order, and text goes without saying
+            declared["input"] = [what for what in MODALITIES[1:] if what in self.input]
         return {key: value for key, value in declared.items() if value is not None}
 
     @cached_property

@@ -28,8 +28,8 @@ from turnout.engine.targets import Target
 from turnout.machines import turn as turn_machine
 from turnout.machines.catalog import DIGESTS
 from turnout.machines.stepping import Step, StepMachine, StepRefused
+from turnout.machines.vocabulary import ErrorKind, TurnState
 from turnout.machines.vocabulary import RoutingFallbackReason as Reason
-from turnout.machines.vocabulary import TurnState
 
 # a member is looked up in its enum each time it is named; here that is a third of a step
 _PROBING: Final = TurnState.PROBING
@@ -39,6 +39,7 @@ _SERVED: Final = TurnState.SERVED
 _BETWEEN: Final = (_EVICTED, TurnState.SKIPPED)
 _ENDS: Final = (_SERVED, TurnState.FAILED)
 _CONTEXT_WINDOW: Final = Reason.CONTEXT_WINDOW
+_OVERFLOW: Final = ErrorKind.CONTEXT_WINDOW
 
 _NOBODY: Final = Caller(remembered=False)
 
@@ -229,6 +230,8 @@ class Turn:
                 f"turn {self.id!r} has nothing to act on: it is {self.state}; call probed() first"
             )
         probe = self._probes[-1]
+        if probe.verdict is not None and probe.verdict.kind is _OVERFLOW:
+            self._selection.overflowed(self._target)
         if probe.reason is not None:
             self._step(probe.reason)
         else:
@@ -236,8 +239,6 @@ class Turn:
         if self.state == _EVICTED and probe.reason is not None and probe.verdict is not None:
             self.eviction = self._evicting(probe, probe.reason, probe.verdict)
             self._context = self._context.record(self.eviction)
-            if probe.reason is _CONTEXT_WINDOW:
-                self._selection.overflowed(self._target)
         elif self._last_resort:
             for eviction in self.restored:
                 self._context = self._context.remove(eviction)
@@ -252,7 +253,8 @@ class Turn:
             raise StepRefused(f"turn {self.id!r} cannot go on to another target: it is {self.state}")
         if context is not None:
             self._reread(context)
-        self._ruled_out = self._selection.rulings(self._context)
+        if not self._last_resort:
+            self._ruled_out = self._selection.rulings(self._context)
         self._step("advance")
         self.eviction = None
         if self.state == _PROBING:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 import ssl
 from collections.abc import Callable, Coroutine, Sequence
@@ -20,7 +21,7 @@ from turnout.engine.clock import VirtualClock
 from turnout.engine.context import EMPTY, Eviction, Identity, SessionContext
 from turnout.engine.memory import keeper as keeping
 from turnout.engine.memory.keeper import Keeper
-from turnout.engine.memory.operations import BringBack, Forget, Operation, Record, Remove, Restore
+from turnout.engine.memory.operations import BringBack, Forget, Operation, Record, Remove, Restore, Strip
 from turnout.engine.memory.protocol import Change, Swept
 from turnout.engine.testing import ok
 from turnout.engine.testing import refusal as refused
@@ -388,6 +389,176 @@ def test_what_is_known_never_goes_back_behind_what_was_done_during_a_read() -> N
         await keeper.do(Record(WHO, overflow(9000)))
         assert len((await reading).evictions) == 2
         assert {e.target for e in keeper.known(WHO).evictions} == {SMALL, LARGE}
+
+    told(story)
+
+
+def test_a_store_with_time_limits_of_its_own_cancels_nobody() -> None:
+    """What it does is a task of its own: a limit that it meets there is its own affair."""
+
+    class Limited(InMemory):
+        async def record(self, *args: Any, **named: Any) -> tuple[Change, ...]:
+            async with asyncio.timeout(0.05 if self.quick else 0.5):
+                await asyncio.sleep(3600)
+            return ()
+
+        quick = True
+
+    clock, memory = VirtualClock(NOW), Limited()
+
+    async def tale() -> None:
+        keeper = Keeper(memory, clock)
+        for memory.quick in (True, False):
+            await vainly(keeper, Record(WHO, overflow(9000)))
+            await clock.sleep(2)  # the work of its caller goes on
+        keeper._queue.clear()
+        await keeper.close()
+
+    clock.run(tale())
+
+
+def test_what_is_about_one_session_is_done_in_the_order_in_which_it_was_asked_for() -> None:
+    """Whichever of them the store is quicker with, and whether it fails or not."""
+
+    class Slow(Away):
+        async def record(self, *args: Any, **named: Any) -> tuple[Change, ...]:
+            await asyncio.sleep(0.05)
+            return await super().record(*args, **named)
+
+    for away in (False, True):
+        clock, memory = VirtualClock(NOW), Slow()
+
+        async def tale(memory: Slow = memory, clock: VirtualClock = clock, away: bool = away) -> None:
+            keeper = Keeper(memory, clock)
+            memory.away = away
+            recording = asyncio.create_task(keeper.do(Record(WHO, overflow(9000))))  # type: ignore[arg-type]
+            elsewhere = asyncio.create_task(keeper.do(Forget("", "s9", None, NOW)))  # type: ignore[arg-type]
+            await clock.sleep(0.01)
+            forgetting = asyncio.create_task(keeper.do(Forget("", "s1", None, NOW + 1)))  # type: ignore[arg-type]
+            assert not recording.done()
+            assert elsewhere.done(), "another session does not wait"
+            await asyncio.wait([recording, forgetting, elsewhere])
+            memory.away = False
+            await clock.sleep(20)
+            assert not await keeper.read(WHO)
+            await asyncio.gather(recording, forgetting, elsewhere, return_exceptions=True)
+            await keeper.close()
+
+        clock.run(tale())
+        assert not memory.really()
+
+
+def test_a_read_during_a_recording_knows_of_it() -> None:
+    class Slow(InMemory):
+        async def record(self, *args: Any, **named: Any) -> tuple[Change, ...]:
+            await asyncio.sleep(0.05)
+            return await super().record(*args, **named)
+
+    clock, memory = VirtualClock(NOW), Slow()
+
+    async def tale() -> None:
+        keeper = Keeper(memory, clock)
+        recording = asyncio.create_task(keeper.do(Record(WHO, overflow(9000))))  # type: ignore[arg-type]
+        await clock.sleep(0.01)
+        assert (await keeper.peek(WHO)).evictions == (await keeper.read(WHO)).evictions == (overflow(9000),)
+        await recording
+        assert keeper.known(WHO).evictions == (overflow(9000),)
+        await keeper.close()
+
+    clock.run(tale())
+
+
+@pytest.mark.parametrize("bound", [0.1, 5.0])
+def test_an_answer_that_comes_just_as_its_time_is_up_is_heard_once(bound: float) -> None:
+    class Exact(InMemory):
+        async def forget(self, *args: Any, **named: Any) -> tuple[Change, ...]:
+            changes = await super().forget(*args, **named)
+            await asyncio.sleep(bound)
+            return changes
+
+    changes: list[Change] = []
+    clock = VirtualClock(NOW)
+
+    async def tale() -> None:
+        keeper = Keeper(Exact(), clock, on_change=changes.append)
+        await keeper.do(Record(WHO, overflow(9000)))
+        with suppress(MemoryTrouble):
+            await keeper.do(Forget("", "s1", None, NOW))
+        await clock.sleep(60)
+        assert (keeper.health.state, keeper.health.queued) == ("well", 0)
+        await keeper.close()
+
+    clock.run(tale())
+    assert [change.why for change in changes] == ["forgotten"]
+
+
+def test_refused_keys_are_known_while_the_store_is_away_and_take_one_place_in_the_queue() -> None:
+    strip = Strip("", SMALL, "f1", "c1", frozenset({"effort"}), NOW)
+
+    async def story(keeper: Keeper, memory: Away, clock: VirtualClock) -> None:
+        memory.away = True
+        await vainly(keeper, Record(WHO, overflow(9000)), strip)
+        for later in range(5):
+            await vainly(keeper, dataclasses.replace(strip, at=NOW + later))
+        assert keeper.health.queued == 2
+        assert keeper.known_stripped(*strip.which) == {"effort"}
+        memory.away = False
+        assert await keeper.stripped(*strip.which) == {"effort"}
+        await clock.sleep(10)
+        assert keeper.health.queued == 0
+        assert await memory.stripped(*strip.which, now=NOW) == {"effort"}
+
+    told(story)
+
+
+def test_a_sweep_that_hangs_is_not_the_last_one() -> None:
+    class Hanging(InMemory):
+        swept = 0
+
+        async def sweep(self, namespace: str, *, now: float, most: int = 1000) -> Swept:
+            self.swept += 1
+            await asyncio.sleep(1e9)
+            raise AssertionError
+
+    clock, memory = VirtualClock(NOW), Hanging()
+
+    async def tale() -> None:
+        keeper = Keeper(memory, clock)
+        for _ in range(10):
+            await keeper.read(WHO)
+            await clock.sleep(100)
+        await keeper.close()
+
+    clock.run(tale())
+    assert memory.swept > 3
+
+
+def test_a_store_that_is_there_and_refuses_one_entry_is_well() -> None:
+    async def story(keeper: Keeper, memory: Away, clock: VirtualClock) -> None:
+        memory.damaged = WHO
+        memory.away = True
+        with pytest.raises(MemoryTrouble):
+            await keeper.read(WHO)
+        memory.away = False
+        await clock.sleep(10)
+        assert keeper.health.state == "well"
+
+    told(story)
+
+
+def test_the_queue_is_written_while_turns_go_on() -> None:
+    """A long queue and a store that answers at once: nobody has to wait for all of it."""
+
+    async def story(keeper: Keeper, memory: Away, clock: VirtualClock) -> None:
+        memory.away = True
+        await vainly(keeper, *(Record(Identity("", f"s{n}"), overflow(9000)) for n in range(300)))
+        memory.away = False
+        await keeper.read(OTHER)  # which shows that it is back
+        left = []
+        while keeper.health.queued:
+            left.append(keeper.health.queued)
+            await asyncio.sleep(0)
+        assert len(set(left)) > 100
 
     told(story)
 

@@ -245,7 +245,7 @@ class Course:
         self.noted = True
 
     def _contradicts(self, row: Row) -> bool:
-        return row.key[2] == OVERFLOWS or bool(row.refused & {*self.needs, "other"})
+        return row.key[2] == OVERFLOWS or row.refused <= {*self.needs, "other"}
 
     def _eligible(self) -> list[str]:
         return [target for target in self.ladder if target not in self.asked and not self.out(target)]

@@ -103,9 +103,11 @@ def test_both_evictions_of_a_target_have_to_be_lifted() -> None:
     ("options", "what"),
     [
         ({"capability_scope": "session"}, "capability_scope is 'session'; give target or feature"),
+        ({"readmit_below": True}, "readmit_below is True; give"),
+        ({"readmit_below": 10**400}, "readmit_below is 1000"),
         ({"readmit_below": 0}, "readmit_below is 0; give a share above 0, at most 1"),
         ({"readmit_below": float("nan")}, "readmit_below is nan; give a share"),
-        ({"readmit_below": "0.8"}, "readmit_below is '0.8'; give a share"),
+        ({"readmit_below": "0.8"}, "readmit_below is 0.8; give a share"),
     ],
 )
 def test_an_option_that_cannot_be_used_is_refused(options: dict[str, Any], what: str) -> None:
@@ -124,7 +126,8 @@ def test_options_are_options_and_go_with_a_ladder() -> None:
 @pytest.mark.parametrize(
     ("limits", "what"),
     [
-        ({"context_window": 0}, "context_window is 0; give 1 or more tokens"),
+        ({"context_window": 0}, "context_window is 0; give 1 to 1000000000 tokens"),
+        ({"context_window": 10**12}, "give 1 to 1000000000 tokens"),
         ({"input": ("image", "smell")}, "input lists 'smell'; give some of text, image"),
         ({"tools": "no"}, "tools is of type str; give True or False"),
     ],
@@ -159,6 +162,29 @@ def test_the_record_tells_the_options_the_pin_and_what_was_lifted() -> None:
     assert (first.pin, second.pin) == ("", "b")
     assert [(e.target, e.refused) for e in second.lifted] == [("a", {("image",)})]
     assert second.passed_over == ()
+
+
+def test_a_smaller_window_is_not_asked_after_an_overflow_that_the_route_does_not_remember_either() -> None:
+    ladder = [
+        Target(name, base_url="http://upstream.example", max_retries=0, context_window=window)
+        for name, window in (("a", 100_000), ("b", 50_000), ("c", 200_000))
+    ]
+    house = House({"a": [refusal("context_window")]}, ladder=ladder, on={"context_window": "skip"})
+    record = house.turn(size=40_000).record
+    assert [probe.target for probe in record.probes] == ["a", "c"]
+    assert [(over.target, over.limit) for over in record.passed_over] == [
+        ("b", "window 50000, and 100000 overflowed")
+    ]
+
+
+def test_what_was_lifted_is_told_of_the_standings_as_they_were_read_last() -> None:
+    (small, *_) = LADDER
+    options = Options(capability_scope="feature")
+    selection = Selection([small], Policy(), wants=ANYTHING, options=options)
+    selection.rulings(SessionContext([evicted(small, "capability", "image")]))
+    assert len(selection.lifted) == 1
+    selection.rulings(SessionContext())
+    assert selection.lifted == ()
 
 
 def test_a_pin_that_the_route_does_not_have_is_refused_without_a_turn() -> None:

@@ -17,7 +17,7 @@ from turnout.engine.credentials import CREDENTIAL, in_url, named_like_a_credenti
 from turnout.engine.http import is_usable
 from turnout.engine.memory import redis_url
 from turnout.engine.printable import named
-from turnout.engine.targets import FRAMING, HEADER, MAX_SECS, MODALITIES, OURS, unsendable, usable
+from turnout.engine.targets import FRAMING, HEADER, MAX_SECS, MAX_WINDOW, MODALITIES, OURS, unsendable, usable
 from turnout.engine.upstream import NEVER_FORWARDED
 
 
@@ -35,7 +35,7 @@ RANGES: Final[Mapping[str, tuple[float, float]]] = {
     "max_retries": (0, 10),
     "max_retry_after_secs": (0, int(MAX_SECS)),
     "max_body_bytes": (1, 2**30),
-    "context_window": (1, 10**9),
+    "context_window": (1, MAX_WINDOW),
     "ttl_secs": (1, int(MAX_SECS)),
     "max_sessions": (1, 10**9),
     "max_bytes": (1024, 2**26),

@@ -95,7 +95,8 @@ class BoundedMemory:
                 self._note(trouble)
 
     async def stripped(self, target: str, fingerprint: str, configuration: str) -> frozenset[str]:
-        """The injected keys that a target is known to refuse; none, if it cannot be read under `serve`.
+        """The injected keys that a target is known to refuse; what this process knows, if it cannot be
+        read under `serve`.
 
         Raises:
             MemoryTrouble: it cannot be read, under `raise`.
@@ -104,7 +105,7 @@ class BoundedMemory:
             return await self._keeper.stripped(self._namespace, target, fingerprint, configuration)
         except MemoryTrouble as trouble:
             self._tell(trouble)
-        return frozenset()
+        return self._keeper.known_stripped(self._namespace, target, fingerprint, configuration)
 
     async def strip(self, target: str, fingerprint: str, configuration: str, keys: frozenset[str]) -> None:
         """Keep what a target has refused of the injected keys. Call it after the turn's final state."""

@@ -18,7 +18,7 @@ from msgspec import Struct
 from turnout.engine.clock import Begun, Clock, Wanted
 from turnout.engine.context import EMPTY, Identity, SessionContext
 from turnout.engine.errors import MemoryRefusal, MemoryTrouble
-from turnout.engine.memory.operations import Operation
+from turnout.engine.memory.operations import Operation, Strip
 from turnout.engine.memory.protocol import Change, Memory
 from turnout.engine.memory.queue import Kept, Queue
 from turnout.engine.targets import usable
@@ -41,6 +41,8 @@ SHARE: Final = 10
 is lost to it."""
 SWEEP_EVERY: Final = 60.0
 """Seconds from the end of one sweep to the next, while there are turns."""
+SWEEPING: Final = 60.0
+"""Seconds that a step of a sweep has: one that hangs is not the last one."""
 STEP: Final = 1000
 """Identities that a step of a sweep looks at."""
 
@@ -94,6 +96,7 @@ class Keeper:
         self._known: OrderedDict[Identity, SessionContext] = OrderedDict()
         self._agents: dict[tuple[str, str], set[Identity]] = {}
         """Who of a session is known."""
+        self._stripped: OrderedDict[tuple[str, str, str, str], frozenset[str]] = OrderedDict()
         self._reads: list[list[Operation]] = []
         """For each read under way what has been done since it began."""
         self._last: Identity | None = None
@@ -110,7 +113,7 @@ class Keeper:
     def health(self) -> MemoryHealth:
         """How the memory is just now."""
         state: Literal["well", "away"] = "away" if self._trouble else "well"
-        return MemoryHealth(state, self._since, len(self._queue), self._dropped, self._trouble)
+        return MemoryHealth(state, self._since, self._queue.waits, self._dropped, self._trouble)
 
     # -- reading
 
@@ -160,11 +163,25 @@ class Keeper:
         Raises:
             MemoryTrouble: it cannot be read now.
         """
-        now = self._clock.now()
-        return await self._asked(
-            "read what was stripped",
-            lambda: self._memory.stripped(namespace, target, fingerprint, configuration, now=now),
-        )
+        now, which = self._clock.now(), (namespace, target, fingerprint, configuration)
+        keys = await self._asked("read what was stripped", lambda: self._memory.stripped(*which, now=now))
+        for kept in self._queue.about(Identity(namespace, "")):
+            if isinstance(strip := kept.operation, Strip) and strip.which == which:
+                keys |= strip.keys
+        self._know_stripped(which, keys)
+        return keys
+
+    def known_stripped(
+        self, namespace: str, target: str, fingerprint: str, configuration: str
+    ) -> frozenset[str]:
+        """What of that this process has read and learnt last."""
+        return self._stripped.get((namespace, target, fingerprint, configuration), frozenset())
+
+    def _know_stripped(self, which: tuple[str, str, str, str], keys: frozenset[str]) -> None:
+        self._stripped[which] = keys
+        self._stripped.move_to_end(which)
+        if len(self._stripped) > MOST_KNOWN:
+            self._stripped.popitem(last=False)
 
     async def _asked(self, verb: str, doing: Callable[[], Awaitable[T]]) -> T:
         if self._clock.monotonic() < self._ask_again:
@@ -176,49 +193,59 @@ class Keeper:
     async def do(self, operation: Operation) -> Sequence[Change]:
         """Change something. What was removed comes back.
 
+        What is about one session is done in the order in which it was asked for.
+
         Raises:
             MemoryTrouble: it cannot be written now. It is kept, and written when the store is back.
             MemoryRefusal: it never can be.
         """
         self._learn(operation)
+        if self._queue.alike(operation):
+            raise MemoryTrouble(f"{self._trouble or 'memory: it is behind'}; the same is kept already")
         self._number += 1
         kept = Kept(operation, self._number)
-        if self._queue:
+        self._queue.add(kept)
+        if self._queue.waits or self._queue.before(kept) is not None:
             return await self._after_the_others(kept)
         try:
             changes = await self._attempted(kept)
         except MemoryRefusal as refusal:
-            kept.lost = refusal
-            self._drop(kept)
+            self._lose(kept, refusal)
             raise
         except BaseException:  # also a caller who leaves: the store goes on, and what it says is heard
             self._keep(kept)
             raise
-        self._tell(changes)
+        self._queue.remove(kept)
         return changes
 
     async def _attempted(self, kept: Kept) -> Sequence[Change]:
         """What the store says to it, or trouble. Whoever waits too long leaves the store at it."""
-        verb = kept.operation.verb
         if kept.attempt is not None and self._clock.monotonic() > kept.begun + PATIENCE:
             kept.give_up()
         if kept.attempt is None:
-            begun = self._begun(verb, lambda: kept.operation.on(self._memory))
-            if begun.returned:
-                self._answered()
-                return begun.result
             kept.begun = self._clock.monotonic()
-            kept.attempt = asyncio.get_running_loop().create_task(_rest(begun))
+            # a task of its own: it goes on when its caller does
+            kept.attempt = asyncio.get_running_loop().create_task(self._doing(kept.operation))
             kept.attempt.add_done_callback(self._heard)
         attempt = kept.attempt
         try:
-            return await self._bounded(verb, lambda: asyncio.shield(attempt))
-        finally:
-            if attempt.done():
+            changes = await self._bounded(kept.operation.verb, lambda: asyncio.shield(attempt))
+        except MemoryTrouble:
+            if attempt.done() and (attempt.cancelled() or attempt.exception() is not None):
                 kept.attempt = None
+            raise
+        kept.attempt = None
+        return changes
+
+    async def _doing(self, operation: Operation) -> Sequence[Change]:
+        return await operation.on(self._memory)
 
     def _heard(self, attempt: asyncio.Task[Sequence[Change]]) -> None:
-        if not attempt.cancelled() and attempt.exception() is None and self._nudge is not None:
+        """Whoever waits for it or not: what was removed is told, once."""
+        if attempt.cancelled() or attempt.exception() is not None:
+            return
+        self._tell(attempt.result())
+        if self._nudge is not None:
             self._nudge.set()
 
     async def _after_the_others(self, kept: Kept) -> Sequence[Change]:
@@ -238,17 +265,17 @@ class Keeper:
         await self._asked("touch", lambda: self._memory.touch(identity, now=now))
 
     def _keep(self, kept: Kept) -> None:
-        self._queue.add(kept)
-        if len(self._queue) > MOST_QUEUED:
-            oldest = self._queue.oldest_idle()
-            self._queue.remove(oldest)
-            self._drop(oldest)
+        self._queue.wait(kept)
+        if self._queue.waits > MOST_QUEUED:
+            self._lose(self._queue.oldest_idle(), None)
         self._recover()
 
-    def _drop(self, kept: Kept) -> None:
+    def _lose(self, kept: Kept, why: MemoryRefusal | None) -> None:
+        kept.lost = why or MemoryTrouble(f"more than {MOST_QUEUED} changes wait to be written")
+        self._queue.remove(kept)
+        kept.settle(())
         self._dropped += 1
-        why = kept.lost or f"more than {MOST_QUEUED} changes wait to be written"
-        LOG.error("memory: could not %s, and that is lost: %s", kept.operation.verb, why)
+        LOG.error("memory: could not %s, and that is lost: %s", kept.operation.verb, kept.lost)
 
     def _recover(self) -> None:
         """See to it that the store is asked until it is well."""
@@ -258,18 +285,19 @@ class Keeper:
     async def _until_well(self) -> None:
         """Write what is kept, in order, however long the store is away."""
         wait, failed = FIRST_WAIT, bool(self._trouble)
-        while self._queue or self._trouble:
+        while self._queue.waits or self._trouble:
             if failed:
                 await self._until_nudged(wait)
                 wait = min(wait * 2, LONGEST_WAIT)
             try:
-                await (self._write_first() if self._queue else self._ask_anything())
+                await (self._write_first() if self._queue.waits else self._ask_anything())
             except MemoryTrouble:
                 failed = True
             else:
                 wait, failed = FIRST_WAIT, False
-                if not self._queue:
+                if not self._queue.waits:
                     self._well()
+                await self._clock.sleep(0)  # turns go on meanwhile
 
     async def _ask_anything(self) -> None:
         """So that the store may show itself well: a process without turns would never know.
@@ -279,7 +307,8 @@ class Keeper:
         """
         if self._trouble:
             whose, now = self._last or Identity("", ""), self._clock.now()
-            await self._bounded("read", lambda: self._memory.read(whose, now=now))
+            with suppress(MemoryRefusal):  # it is there, and refuses this one
+                await self._bounded("read", lambda: self._memory.read(whose, now=now))
 
     async def _until_nudged(self, secs: float) -> None:
         """Wait, but no longer than until another call has shown that the store is back."""
@@ -290,14 +319,17 @@ class Keeper:
 
     async def _write_first(self) -> None:
         kept = self._queue.first()
+        earlier = self._queue.before(kept)
+        if earlier is not None and earlier.attempt is not None:  # its own caller sees to it
+            await self._wait_for([earlier.attempt], usable(self._timeout_ms / 1000))
+            return
         try:
             changes = await self._attempted(kept)
-        except MemoryRefusal as error:
-            kept.lost, changes = error, ()
-            self._drop(kept)
+        except MemoryRefusal as refusal:
+            self._lose(kept, refusal)
+            return
         self._queue.remove(kept)
         kept.settle(changes)
-        self._tell(changes)
 
     # -- what is known beside the store
 
@@ -307,6 +339,8 @@ class Keeper:
         if isinstance(who := getattr(operation, "identity", None), Identity):
             self._know(who, operation.after(who, self.known(who)))
             return
+        if isinstance(operation, Strip):
+            self._know_stripped(operation.which, self.known_stripped(*operation.which) | operation.keys)
         whose = operation.whose
         for identity in tuple(self._known if whose is None else self._agents.get(whose, ())):
             self._know(identity, operation.after(identity, self._known[identity]))
@@ -348,7 +382,8 @@ class Keeper:
         try:
             more = True
             while more and not self._closed:
-                changes, more = await self._memory.sweep(namespace, now=self._clock.now(), most=STEP)
+                async with self._clock.timeout(SWEEPING):
+                    changes, more = await self._memory.sweep(namespace, now=self._clock.now(), most=STEP)
                 self._tell(changes)
                 await self._clock.sleep(0)
         except Exception as error:  # noqa: BLE001 - it is tried again, and nobody waits for it
@@ -358,16 +393,10 @@ class Keeper:
 
     # -- bounds and health
 
-    def _begun(self, verb: str, doing: Callable[[], Awaitable[T]]) -> Begun[T]:
-        try:
-            return Begun(doing())
-        except BaseException as error:
-            raise self._trouble_of(verb, error) from error
-
     async def _bounded(self, verb: str, doing: Callable[[], Awaitable[T]]) -> T:
         scope, wanted = None, Wanted()
-        begun = self._begun(verb, doing)
         try:
+            begun = Begun(doing())
             if begun.returned:
                 result = begun.result
             else:
@@ -413,7 +442,7 @@ class Keeper:
         self._recover()
 
     def _answered(self) -> None:
-        if not self._queue:
+        if not self._queue.waits:
             self._well()
             return
         self._recover()
@@ -431,30 +460,33 @@ class Keeper:
         """Write what is kept if the store lets it, and let go of it."""
         self._closed = True
         if self._sweeping is not None:  # it ends with the step it is at, whose changes are still told
-            with suppress(TimeoutError):
-                async with self._clock.timeout(usable(self._timeout_ms / 1000)):
-                    await asyncio.wait([self._sweeping])
-        for task in (self._recovering, self._sweeping):
-            if task is not None:
-                task.cancel()
-                await asyncio.wait([task])
+            await self._wait_for([self._sweeping], usable(self._timeout_ms / 1000))
+        ending = [task for task in (self._recovering, self._sweeping) if task is not None]
+        for task in ending:
+            task.cancel()
+        await self._wait_for(ending, CLOSING)
+        for kept in self._queue.under_way():
+            self._queue.wait(kept)
+        began = self._clock.monotonic()
         try:
-            while self._queue:
+            while self._queue.waits and self._clock.monotonic() < began + CLOSING:
                 await self._write_first()
-        except MemoryTrouble as trouble:
-            LOG.error("%s; %d changes that were kept are lost with the router", trouble, len(self._queue))
-            self._dropped += len(self._queue)
-            self._queue.clear()
-        finally:
-            await self._let_go()
-
-    async def _let_go(self) -> None:
+        except MemoryTrouble:
+            pass  # told with what is left
+        if self._queue.waits:
+            told = self._trouble or "memory: it is too slow"
+            LOG.error("%s; %d changes that were kept are lost with the router", told, self._queue.waits)
+            self._dropped += self._queue.waits
+        self._queue.clear()
         try:
             async with self._clock.timeout(CLOSING):
                 await self._memory.close()
         except TimeoutError:
             LOG.error("memory: it could not be closed within %g s", CLOSING)
 
-
-async def _rest(begun: Begun[T]) -> T:
-    return await begun
+    async def _wait_for(self, tasks: Sequence[asyncio.Task[Any]], secs: float | None) -> None:
+        """Until they have ended, but no longer than that."""
+        if tasks:
+            with suppress(TimeoutError):
+                async with self._clock.timeout(secs):
+                    await asyncio.wait(tasks)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Protocol
 
 from turnout.engine.context import Eviction, Identity, SessionContext
@@ -153,11 +153,16 @@ class Strip:
     fingerprint: str
     configuration: str
     keys: frozenset[str]
-    at: float
+    at: float = field(compare=False)
 
     @property
     def whose(self) -> tuple[str, str]:
         return self.namespace, ""  # which is no session: it is no identity's business
+
+    @property
+    def which(self) -> tuple[str, str, str, str]:
+        """What names the entry that it is about."""
+        return self.namespace, self.target, self.fingerprint, self.configuration
 
     async def on(self, memory: Memory) -> Sequence[Change]:
         await memory.strip(

@@ -1,10 +1,9 @@
-"""What could not be written to a memory: in order, and what of it concerns whom."""
+"""What is being written to a memory, and what waits for that: in order, and by whom it concerns."""
 
 from __future__ import annotations
 
 import asyncio
 import heapq
-from collections import deque
 from collections.abc import Iterator, Sequence
 
 from turnout.engine.context import Identity
@@ -15,14 +14,16 @@ from turnout.engine.memory.protocol import Change
 class Kept:
     """An operation that is under way or waits to be written, and who waits for that."""
 
-    __slots__ = ("_waiting", "attempt", "begun", "lost", "number", "operation")
+    __slots__ = ("_waiting", "attempt", "begun", "lost", "number", "operation", "waits")
 
     def __init__(self, operation: Operation, number: int) -> None:
         self.operation = operation
         self.number = number
         """Its place among all."""
+        self.waits = False
+        """Whether nobody sees to it but the queue."""
         self.attempt: asyncio.Task[Sequence[Change]] | None = None
-        """What the store is asked, and may still do: what it removes has to be told."""
+        """What the store is asked, and may still do."""
         self.begun = 0.0
         self.lost: BaseException | None = None
         """Why it never will be."""
@@ -42,6 +43,7 @@ class Kept:
             self._waiting.set_result(changes)
         else:
             self._waiting.set_exception(self.lost)
+            self._waiting.exception()  # who waited for it may have left
 
     def give_up(self) -> None:
         """Wait for the store no longer: it is asked anew, or not at all."""
@@ -51,42 +53,85 @@ class Kept:
 
 
 class Queue:
-    """What waits to be written, in order, and what of it concerns whom."""
+    """Operations by their number, from when they begin until they are written."""
 
     def __init__(self) -> None:
-        self._kept: deque[Kept] = deque()
+        self._kept: dict[Kept, None] = {}
+        self._waiting: dict[Kept, None] = {}
         self._of: dict[tuple[str, str] | None, list[Kept]] = {}
 
     def __len__(self) -> int:
         return len(self._kept)
 
-    def first(self) -> Kept:
-        return self._kept[0]
+    @property
+    def waits(self) -> int:
+        """How many nobody sees to but the queue."""
+        return len(self._waiting)
 
     def add(self, kept: Kept) -> None:
-        self._kept.append(kept)
+        """It begins."""
+        self._kept[kept] = None
         self._of.setdefault(kept.operation.whose, []).append(kept)
 
+    def wait(self, kept: Kept) -> None:
+        """It waits from now on."""
+        if kept in self._kept and not kept.waits:
+            kept.waits = True
+            self._waiting[kept] = None
+            if len(self._waiting) > 1 and self._last_but(kept) > kept.number:
+                self._waiting = dict.fromkeys(sorted(self._waiting, key=lambda one: one.number))
+
+    def _last_but(self, kept: Kept) -> int:
+        return next(one.number for one in reversed(self._waiting) if one is not kept)
+
+    def first(self) -> Kept:
+        """The first that waits."""
+        return next(iter(self._waiting))
+
     def remove(self, kept: Kept) -> None:
-        if kept not in self._of.get(kept.operation.whose, ()):
+        if self._kept.pop(kept, kept) is kept:
             return  # it went meanwhile
-        self._kept.remove(kept)
+        self._waiting.pop(kept, None)
         its = self._of[kept.operation.whose]
         its.remove(kept)
         if not its:
             del self._of[kept.operation.whose]
 
     def oldest_idle(self) -> Kept:
-        """The first that the store is not just asked."""
-        return next((kept for kept in self._kept if kept.attempt is None), self._kept[0])
+        """The first that waits and that the store is not just asked."""
+        return next((kept for kept in self._waiting if kept.attempt is None), self.first())
+
+    def before(self, kept: Kept) -> Kept | None:
+        """What has to be written before it: the last earlier one about the same session, or about all."""
+        whose = kept.operation.whose
+        if whose is None:
+            earlier = [one for one in self._kept if one.number < kept.number]
+        else:
+            earlier = [
+                one
+                for key in (whose, None)
+                for one in reversed(self._of.get(key, ()))
+                if one.number < kept.number
+            ][:1]
+        return max(earlier, key=lambda one: one.number, default=None)
+
+    def alike(self, operation: Operation) -> bool:
+        """Whether the very same waits already, and nothing about its session after it."""
+        its = self._of.get(operation.whose, [])
+        return bool(its) and its[-1].waits and its[-1].operation == operation
 
     def about(self, identity: Identity) -> Iterator[Kept]:
         """What of it may concern an identity, in order."""
         its, everyones = self._of.get(identity[:2], ()), self._of.get(None, ())
         yield from heapq.merge(its, everyones, key=lambda kept: kept.number)
 
+    def under_way(self) -> list[Kept]:
+        """What somebody else sees to."""
+        return [kept for kept in self._kept if not kept.waits]
+
     def clear(self) -> None:
         for kept in self._kept:
             kept.give_up()
         self._kept.clear()
+        self._waiting.clear()
         self._of.clear()

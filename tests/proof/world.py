@@ -434,7 +434,9 @@ class _Play:
     def contradicted(self, target: str, kept: Remembered) -> bool:
         if kept.target != target or not self.applies(kept):
             return False
-        return kept.reason == "context_window" or self.refused_again(kept)
+        return kept.reason == "context_window" or all(
+            "other" in refused or self.needs >= set(refused) for refused in kept.refused
+        )
 
     def end(self) -> None:
         turn = self.turn
