@@ -407,10 +407,10 @@ class Keeper:
             if isinstance(error, asyncio.CancelledError) and not wanted:
                 raise
             late = scope is not None and scope.expired()
-            trouble = self._trouble_of(verb, error, late=late)
-            if trouble is error:
+            if isinstance(error, MemoryTrouble) and not late:
+                self._trouble_of(verb, error)
                 raise
-            raise trouble from error
+            raise self._trouble_of(verb, error, late=late) from error  # in no variable: that would be a cycle
         self._answered()
         return result
 
