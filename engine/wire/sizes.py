@@ -48,10 +48,11 @@ FILE: Final = 4_500
 That it has two pages is a guess.
 """
 
-LEAST: Final = 1_024
+LEAST: Final = 2_048
 """A text of no more characters than these is read in full.
 
-Of one that is not all ASCII half as many: they take longer to read and differ less.
+Of one that is not all ASCII a quarter: they take longer to read and differ less. To take a sample
+costs as much as to read a text that is not much longer.
 """
 
 SHARE: Final = 8
@@ -115,7 +116,7 @@ _DIGITS: Final = b"0123456789"
 def text(value: str) -> float:
     """The estimated tokens of a text, not rounded. Of a long text a sample is read."""
     length = len(value)
-    least = LEAST if value.isascii() else LEAST // 2
+    least = LEAST if value.isascii() else LEAST // 4
     if length <= least:
         return _weight(value, value)
     wanted = length // min(least + length // SHARE, MOST)
