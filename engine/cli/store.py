@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, replace
@@ -17,7 +16,7 @@ from turnout.engine import deployment
 from turnout.engine.credentials import variable_named
 from turnout.engine.deployment.checks import memory_in_environment, memory_url
 from turnout.engine.errors import ConfigurationError, MemoryTrouble
-from turnout.engine.memory import from_url, redis_url
+from turnout.engine.memory import from_url, redis_url, resolved
 from turnout.engine.memory.protocol import Held, Memory
 from turnout.engine.printable import did_you_mean, printable
 
@@ -40,7 +39,7 @@ class Store:
     @property
     def file(self) -> Path | None:
         """Its file, if it is a SQLite one."""
-        scheme, _, path = _resolved(self.settings.url).partition(":")
+        scheme, _, path = resolved(self.settings.url).partition(":")
         return Path(path) if scheme == "sqlite" else None
 
     def see_that_a_route_has(self, target: str) -> None:
@@ -127,7 +126,7 @@ class _Named:
         else:
             settings = deployment.MemorySettings(url=self.memory or "")
             _see_to(settings.url)
-        if _resolved(settings.url) == "memory:":
+        if resolved(settings.url) == "memory:":
             raise click.ClickException(
                 "memory: is gone with its process; there is nothing to look at from here"
             )
@@ -150,16 +149,10 @@ def _see_to(url: str) -> None:
     for mistake in memory_url(url):
         raise click.UsageError(f"--memory {mistake.what}")
     scheme, _, variable = url.partition(":")
-    if scheme == "env" and (named := _resolved(url)):
+    if scheme == "env" and (named := resolved(url)):
         for mistake in memory_in_environment(named):
             if mistake.stops:
                 raise click.ClickException(f"memory url in {variable_named(variable)} {mistake.what}")
-
-
-def _resolved(url: str) -> str:
-    """The url itself, where a variable holds it; empty where that is not set."""
-    scheme, _, variable = url.partition(":")
-    return os.environ.get(variable, "").strip() if scheme == "env" else url
 
 
 def _take(ctx: click.Context, param: click.Parameter, value: Any) -> None:

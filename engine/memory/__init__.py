@@ -22,7 +22,7 @@ def from_url(url: str, *, ttl_secs: float, max_sessions: int, durability: Durabi
     where, scheme, rest = f"memory url {presentable(url)!r}", *_parts(url)
     if scheme == "env":
         where = f"memory url in {variable_named(rest)}"  # itself it is not told: it may hold a password
-        url = os.environ.get(rest, "").strip()
+        url = resolved(url)
         if not url:
             raise ConfigurationError(f"{where}: that is not set in this environment")
         scheme, rest = _parts(url)
@@ -39,6 +39,12 @@ def from_url(url: str, *, ttl_secs: float, max_sessions: int, durability: Durabi
             ) from missing
         return RedisMemory(url, ttl_secs=ttl_secs, max_sessions=max_sessions, durability=durability)
     raise ConfigurationError(f"{where} names no store; give sqlite:PATH, redis://HOST:PORT/DB or memory:")
+
+
+def resolved(url: str) -> str:
+    """The url itself, where a variable holds it; empty where that is not set."""
+    scheme, variable = _parts(url)
+    return os.environ.get(variable, "").strip() if scheme == "env" else url
 
 
 def _parts(url: str) -> tuple[str, str]:

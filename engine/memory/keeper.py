@@ -89,7 +89,6 @@ class Keeper:
         self._timeout_ms = timeout_ms
         self._on_change = on_change
         self._queue = Queue()
-        self._number = 0
         self._recovering: asyncio.Task[None] | None = None
         self._nudge: asyncio.Event | None = None
         self._nudged = float("-inf")
@@ -125,16 +124,7 @@ class Keeper:
         """
         self._sweep_if_due(identity.namespace)
         self._last = identity
-        now = self._clock.now()
-        # written meanwhile, it may have been too late for the answer
-        done: list[Operation] = [kept.operation for kept in self._queue.about(identity)]
-        self._reads.append(done)
-        try:
-            context = await self._asked("read", lambda: self._memory.read(identity, now=now))
-        finally:
-            self._reads = [read for read in self._reads if read is not done]
-        for operation in done:
-            context = operation.after(identity, context)
+        context = await self.peek(identity)
         if context or identity in self._known:
             self._know(identity, context)
         return context
@@ -146,9 +136,15 @@ class Keeper:
             MemoryTrouble: it cannot be read now.
         """
         now = self._clock.now()
-        context = await self._asked("read", lambda: self._memory.read(identity, now=now))
-        for kept in self._queue.about(identity):
-            context = kept.operation.after(identity, context)
+        # written meanwhile, it may have been too late for the answer
+        done: list[Operation] = [kept.operation for kept in self._queue.about(identity)]
+        self._reads.append(done)
+        try:
+            context = await self._asked("read", lambda: self._memory.read(identity, now=now))
+        finally:
+            self._reads = [read for read in self._reads if read is not done]
+        for operation in done:
+            context = operation.after(identity, context)
         return context
 
     def known(self, identity: Identity) -> SessionContext:
@@ -202,9 +198,7 @@ class Keeper:
         self._learn(operation)
         if self._queue.alike(operation):
             raise MemoryTrouble(f"{self._trouble or 'memory: it is behind'}; the same is kept already")
-        self._number += 1
-        kept = Kept(operation, self._number)
-        self._queue.add(kept)
+        kept = self._queue.add(operation)
         if self._queue.waits or self._queue.before(kept) is not None:
             return await self._after_the_others(kept)
         try:

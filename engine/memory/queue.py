@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
 from turnout.engine.context import Identity
 from turnout.engine.memory.operations import Operation
@@ -56,22 +57,23 @@ class Queue:
     """Operations by their number, from when they begin until they are written."""
 
     def __init__(self) -> None:
+        self._number = 0
         self._kept: dict[Kept, None] = {}
         self._waiting: dict[Kept, None] = {}
         self._of: dict[tuple[str, str] | None, list[Kept]] = {}
-
-    def __len__(self) -> int:
-        return len(self._kept)
 
     @property
     def waits(self) -> int:
         """How many nobody sees to but the queue."""
         return len(self._waiting)
 
-    def add(self, kept: Kept) -> None:
+    def add(self, operation: Operation) -> Kept:
         """It begins."""
+        self._number += 1
+        kept = Kept(operation, self._number)
         self._kept[kept] = None
-        self._of.setdefault(kept.operation.whose, []).append(kept)
+        self._of.setdefault(operation.whose, []).append(kept)
+        return kept
 
     def wait(self, kept: Kept) -> None:
         """It waits from now on."""
@@ -102,18 +104,10 @@ class Queue:
         return next((kept for kept in self._waiting if kept.attempt is None), self.first())
 
     def before(self, kept: Kept) -> Kept | None:
-        """What has to be written before it: the last earlier one about the same session, or about all."""
+        """Something that has to be written before it: about the same session, or either about all."""
         whose = kept.operation.whose
-        if whose is None:
-            earlier = [one for one in self._kept if one.number < kept.number]
-        else:
-            earlier = [
-                one
-                for key in (whose, None)
-                for one in reversed(self._of.get(key, ()))
-                if one.number < kept.number
-            ][:1]
-        return max(earlier, key=lambda one: one.number, default=None)
+        its = self._kept if whose is None else chain(self._of.get(whose, ()), self._of.get(None, ()))
+        return next((one for one in its if one.number < kept.number), None)
 
     def alike(self, operation: Operation) -> bool:
         """Whether the very same waits already, and nothing about its session after it."""
