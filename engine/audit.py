@@ -16,6 +16,8 @@ from msgspec import Struct
 
 from turnout.engine.classify.verdict import Evidence, Verdict
 from turnout.engine.context import Eviction
+from turnout.engine.habits import Home
+from turnout.engine.health import Cooling
 from turnout.machines.stepping import Step
 from turnout.machines.vocabulary import ErrorKind, RoutingFallbackReason
 
@@ -97,6 +99,8 @@ class ProbeRecord(Struct, frozen=True, omit_defaults=True):
     """When it was classified, in seconds since 1970; 0 if the turn ended before."""
     committed: bool = False
     """Its stream had begun to answer: from then on no failure leads to another target."""
+    trial: bool = False
+    """It was the one trial of a target that had cooled."""
 
 
 class WhyPassedOver(StrEnum):
@@ -106,6 +110,8 @@ class WhyPassedOver(StrEnum):
     """The session remembers why it would refuse."""
     GATED = "gated"
     """It declares limits that the request is beyond."""
+    COOLING = "cooling"
+    """It has failed in other turns, of whatever session, and its time is not up."""
 
 
 class PassedOver(Struct, frozen=True, omit_defaults=True):
@@ -116,6 +122,8 @@ class PassedOver(Struct, frozen=True, omit_defaults=True):
     evictions: tuple[Eviction, ...]
     limit: str = ""
     """The declared limit that the request is beyond."""
+    cooling: Cooling | None = None
+    """Until when it cools, and for what."""
 
 
 class WhyNotTried(StrEnum):
@@ -133,11 +141,25 @@ class NotTried(Struct, frozen=True):
     why: WhyNotTried
 
 
-class Reread(Struct, frozen=True):
-    """Standings that had changed when they were read again, before the step with this index."""
+class Reread(Struct, frozen=True, omit_defaults=True):
+    """What had changed when it was read again, before the step with this index: all of it as it was then."""
 
     before_step: int
     evictions: tuple[Eviction, ...]
+    cooling: tuple[Cooling, ...] = ()
+
+
+class HealthStep(Struct, frozen=True):
+    """A transition of a target's health that this turn has caused."""
+
+    target: str
+    step: Step
+    at: float
+    """In seconds since 1970."""
+    failures: int
+    """Failed probes in a row, as of then."""
+    until: float
+    """When it has cooled, or when its trial's lease runs out."""
 
 
 class AuditRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -177,10 +199,20 @@ class AuditRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The route's options that say who may be probed, where they are not the defaults."""
     pin: str = ""
     """The target that the caller wanted first."""
+    home: Home | None = None
+    """Where the session was at home, where the route goes by that."""
+    settled: Home | None = None
+    """What this turn has made of that; None if nothing."""
+    cooling: tuple[Cooling, ...] = ()
+    """The targets of the ladder that cooled when the turn began."""
+    health: tuple[HealthStep, ...] = ()
+    """What this turn has shown of its targets' health, for all sessions."""
     needs: tuple[str, ...] = ()
     """The features that the request uses, sorted."""
     size: int | None = None
     """The request's estimated size in tokens."""
+    calibrated: int | None = None
+    """The same by what upstreams have reported of the session; declared windows are held against it."""
     output: int | None = None
     """The most tokens of output that the request asks for, where a target of the ladder declares a window."""
     usage: Mapping[str, Any] | None = None

@@ -1,6 +1,7 @@
 """What a session remembers: the persisted machine context of one identity.
 
-A context holds evictions and answers for standings. It never holds `unavailable`.
+A context holds evictions and answers for standings, and keeps the session's habits beside
+them. It never holds `unavailable`.
 Recording is insert-or-merge; merging is a union that is commutative, associative and
 idempotent, so two turns that overlap need no lock and lose nothing.
 """
@@ -13,6 +14,7 @@ from typing import Final, NamedTuple
 from msgspec import Struct
 
 from turnout.engine.classify.verdict import Evidence, Feature
+from turnout.engine.habits import NO_HABITS, Habits
 from turnout.machines import standing as standing_machine
 from turnout.machines.vocabulary import ErrorKind, RoutingFallbackReason, Standing
 
@@ -117,10 +119,12 @@ class _Model:
 class SessionContext:
     """The evictions of one identity. Immutable: recording and removing give another context."""
 
-    __slots__ = ("_evictions",)
+    __slots__ = ("_evictions", "habits")
 
-    def __init__(self, evictions: Iterable[Eviction] = ()) -> None:
+    def __init__(self, evictions: Iterable[Eviction] = (), habits: Habits = NO_HABITS) -> None:
         self._evictions = {e.key: e for e in evictions}
+        self.habits = habits
+        """What the identity keeps beside them."""
 
     @property
     def evictions(self) -> tuple[Eviction, ...]:
@@ -130,10 +134,14 @@ class SessionContext:
         return tuple(sorted(self._evictions.values(), key=lambda e: (e.first.at, e.first.turn, e.key)))
 
     def __bool__(self) -> bool:
-        return bool(self._evictions)
+        return bool(self._evictions) or bool(self.habits)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, SessionContext) and self._evictions == other._evictions
+        return (
+            isinstance(other, SessionContext)
+            and self._evictions == other._evictions
+            and self.habits == other.habits
+        )
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -177,16 +185,31 @@ class SessionContext:
             standing_machine.MACHINE.step(model, trigger)
         changed = SessionContext.__new__(SessionContext)
         changed._evictions = evictions
+        changed.habits = self.habits
         if (standing := changed.standing(of.target, of.fingerprint)) != model.state:
             raise AssertionError(f"standing of {of.target!r} is {standing}, its machine says {model.state}")
         return changed
 
     def merge(self, other: SessionContext) -> SessionContext:
         """The union of two contexts of one identity."""
-        context = self
+        context = self.settle(other.habits)
         for eviction in other._evictions.values():
             context = context.record(eviction)
         return context
+
+    def settle(self, habits: Habits) -> SessionContext:
+        """The context with these habits merged into its own."""
+        return self._with(self.habits.merge(habits)) if habits else self
+
+    def unsettle(self, at: float) -> SessionContext:
+        """The context without the habits of until then."""
+        return self._with(self.habits.since(at)) if self.habits else self
+
+    def _with(self, habits: Habits) -> SessionContext:
+        changed = SessionContext.__new__(SessionContext)
+        changed._evictions = self._evictions
+        changed.habits = habits
+        return changed
 
 
 EMPTY: Final = SessionContext()

@@ -1,17 +1,18 @@
 """Machines and policies as text that draws: Mermaid, Graphviz, and tables in Markdown.
 
-Drawn from the rows that the engine steps and the table that it looks up, so a picture
+Drawn from the rows that the engine steps and the tables that it looks up, so a picture
 cannot say anything else. States and triggers are identifiers of ours, and the keys of a
 policy are fixed: nothing in a picture comes from a caller or from a file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Final, NamedTuple
 
 from turnout.engine.policy import DEFAULT_POLICY, EVICTED_AS, Action, Policy
+from turnout.engine.selection import FILTERS, ORDERS
 from turnout.machines import turn as turn_machine
 from turnout.machines.catalog import MACHINES
 from turnout.machines.stepping import Arc, Definition
@@ -27,12 +28,19 @@ One request of a session. A target is asked in `probing`; whatever comes of it, 
 is `skipped`; in both cases the next one is asked, if there is one. The note says which kinds of error
 lead to which trigger under the default policy.""",
     "standing": """\
-What a session remembers of one target, and the only machine that outlives a turn. There is no arrow
-for `unavailable`: it never touches the session.""",
+What a session remembers of one target: it outlives the turn. There is no arrow for `unavailable`: it
+never touches the session.""",
     "probe": """\
 Asking one target within a turn, with its own retries and its own correction. A refusal is corrected if
 it was of something that we had added, else waited for if it may pass and the budget allows, else the
 probe is settled and the turn classifies what it says.""",
+    "health": """\
+How a target is, for all sessions and processes, where its client sets a `breaker`: the only memory that
+`unavailable` has. In `open` it cools and every turn passes it over; in `half_open` one turn tries it.""",
+    "selection": """\
+Who may be probed in a turn. The ladder is put in this turn's order, and each target is held against the
+rules; the first that matches is why it is passed over. If none is left and nobody was probed yet, one is
+probed all the same.""",
     "policy": """\
 What a kind of error does by default. A route changes entries of this table by its `on` keys, and
 `turnout diagram policy --deployment FILE --route ID` draws what it then is.""",
@@ -176,14 +184,59 @@ def _causes(policy: Policy) -> dict[str, list[str]]:
     }
 
 
+# -- who may be probed
+
+
+def selection_mermaid() -> str:
+    """The rules of a choice as a Mermaid flow chart."""
+    lines = ["flowchart TD", f"    order[{_SEP.join(ORDERS)}] --> {FILTERS[0].why}"]
+    for rule, following in zip(FILTERS, [*(rule.why for rule in FILTERS[1:]), "probed"], strict=True):
+        lines += [f"    {rule.why}{{{rule.why}?}} -- no --> {following}", f"    {rule.why} -- yes --> over"]
+    lines += ["    probed([probed])", "    over[passed over] -. all are .-> last{{last resort}}"]
+    lines += [f"    last -- {_last_resort()} --> probed"]
+    return _text(lines)
+
+
+def selection_dot() -> str:
+    """The rules of a choice as a Graphviz graph."""
+    lines = ["digraph selection {", "    node [shape=box style=rounded]"]
+    lines += [f'    order [label="{_SEP.join(ORDERS)}" shape=box style=solid]', "    probed [peripheries=2]"]
+    lines += ['    over [label="passed over"]', f"    order -> {FILTERS[0].why}"]
+    for rule, following in zip(FILTERS, [*(rule.why for rule in FILTERS[1:]), "probed"], strict=True):
+        lines += [f"    {rule.why} [shape=diamond style=solid]"]
+        lines += [f'    {rule.why} -> {following} [label="no"]', f'    {rule.why} -> over [label="yes"]']
+    lines += [f'    over -> probed [style=dashed label="all are: {_last_resort()}"]']
+    return _text([*lines, "}"])
+
+
+def selection_table() -> str:
+    """The rules of a choice as a Markdown table, in the order in which they are asked."""
+    return _markdown(
+        ("passed over as", "keys", "as last resort"),
+        ((_code(r.why), ", ".join(map(_code, r.keys)), _named(r.survivor)) for r in FILTERS),
+    )
+
+
+_SEP: Final = ", then "
+
+
+def _last_resort() -> str:
+    return ", else ".join(_named(rule.survivor) for rule in reversed(FILTERS))
+
+
+def _named(survivor: Callable[..., object]) -> str:
+    return "the " + survivor.__name__.replace("_", " ")
+
+
 # -- the gallery
 
 
 def gallery() -> dict[str, str]:
     """The files of the folder `diagrams`: name to content."""
     pictures = {name: mermaid(m.definition, DEFAULT_POLICY) for name, m in MACHINES.items()}
-    pictures["policy"] = policy_mermaid()
-    tables = {name: table(m.definition) for name, m in MACHINES.items()} | {"policy": policy_table()}
+    pictures |= {"selection": selection_mermaid(), "policy": policy_mermaid()}
+    tables = {name: table(m.definition) for name, m in MACHINES.items()}
+    tables |= {"selection": selection_table(), "policy": policy_table()}
     sections = (
         f"## {n.capitalize()}\n\n{ABOUT[n]}\n\n```mermaid\n{pictures[n]}```\n\n{tables[n]}" for n in pictures
     )

@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 from turnout.engine import wire
 from turnout.engine.attempts import Answer, Attempt, Request
 from turnout.engine.audit import AttemptRecord, AuditRecord
+from turnout.engine.breakers import Breakers
 from turnout.engine.classify.verdict import Verdict
 from turnout.engine.clock import Clock, Wanted
 from turnout.engine.context import EMPTY, SessionContext
@@ -24,15 +25,17 @@ from turnout.engine.errors import (
     UpstreamError,
     told,
 )
+from turnout.engine.habits import NO_HABITS, Habits
 from turnout.engine.identity import Asking
 from turnout.engine.memory.bounded import BoundedMemory
+from turnout.engine.memory.keeper import Keeper
 from turnout.engine.probe import Probe, Streaming, ask
 from turnout.engine.redaction import Redactor
 from turnout.engine.route import Route
 from turnout.engine.secrets import secrets_of
-from turnout.engine.selection import Wants
+from turnout.engine.selection import NONE_COOLS, Coolings, Wants
 from turnout.engine.sse import StreamEvent
-from turnout.engine.targets import usable
+from turnout.engine.targets import Target, usable
 from turnout.engine.turn import Interruption, Turn
 from turnout.machines.vocabulary import TurnoutError
 
@@ -47,6 +50,8 @@ Failure = UpstreamError | DeadlineExceeded | TurnBroken
 class Surroundings:
     """What every turn of a router has around it."""
 
+    keeper: Keeper
+    namespace: str
     attempt: Attempt
     clock: Clock
     jitter: Callable[[], float]
@@ -79,6 +84,18 @@ class Drive:
         self._loop = asyncio.get_running_loop()
         self._wants = wants_of(route, request)
         self._turn = self._new_turn(EMPTY)
+        self._breakers: Breakers | None = None
+        if route.has_breakers:
+            self._breakers = Breakers(
+                around.keeper,
+                route.ladder,
+                self._id,
+                self._clock,
+                namespace=around.namespace,
+                note=memory.note,
+            )
+        self._untold: tuple[Target, Verdict | None] | None = None
+        """What a probe has shown of its target's health, and the others do not know."""
         self._probe: Probe | None = None
         self._streaming: Streaming | None = None
         self._pulling = False
@@ -228,15 +245,15 @@ class Drive:
     def _interrupt(self, trigger: Interruption) -> None:
         """End the turn where it stands. What a probe in flight has sent so far goes into the record."""
         attempts: tuple[AttemptRecord, ...] = ()
-        committed = False
+        committed = trial = False
         if (probe := self._probe) is not None:
             if self._streaming is not None:
                 self._streaming.cut(trigger)
-            attempts, committed = tuple(probe.attempts), probe.committed
+            attempts, committed, trial = tuple(probe.attempts), probe.committed, self._on_trial(probe)
             self._learn(probe, answered=False)
             probe.interrupt(trigger)
             self._probe = None
-        self._turn.interrupt(trigger, attempts, committed=committed)
+        self._turn.interrupt(trigger, attempts, committed=committed, trial=trial)
 
     async def _expire_unread(self) -> None:
         """The deadline of a stream that nobody reads just now: it holds its connection no longer."""
@@ -275,22 +292,51 @@ class Drive:
         if context := await self._memory.read():
             self._turn = self._new_turn(context)
         turn = self._turn
+        if self._breakers is not None:
+            await self._choose(None)
         wanted = Wanted()
         while True:
             self._probe = probe = await self._new_probe()
             outcome = await ask(probe, self._request, self._around.attempt, self._clock, self._deadline)
             if isinstance(outcome, Streaming):
                 self._streaming = outcome
+                if (
+                    self._breakers is not None
+                ):  # it is well enough to answer: others need not wait for the end
+                    self._around.later(self._breakers.settled(probe.target, None))
                 return outcome
             self._classify(probe)
             if turn.eviction is not None:
                 await self._memory.record(turn.eviction)
             if not turn.ended:
                 again = await self._memory.read() if turn.may_go_on else None
+                if self._breakers is not None:
+                    await self._tell_health()
+                    await self._choose(again)
                 wanted.check()
                 turn.advance(again)
             if turn.ended:
                 return outcome if isinstance(outcome, Answer) else _error(probe, outcome)
+
+    async def _choose(self, context: SessionContext | None) -> None:
+        """Let the turn choose among those that do not cool. One that has cooled is asked only by who gets its
+        trial; where another turn does, the choice is made again.
+        """
+        if (breakers := self._breakers) is None:
+            return
+        coolings = await breakers.read()
+        target = self._turn.consider(context, coolings)
+        while target is not None and target.name not in coolings and not await breakers.may_ask(target):
+            coolings = breakers.coolings()
+            target = self._turn.consider(None, coolings)
+
+    async def _tell_health(self) -> None:
+        untold, self._untold = self._untold, None
+        if untold is not None and self._breakers is not None:
+            await self._breakers.settled(*untold)
+
+    def _on_trial(self, probe: Probe) -> bool:
+        return self._breakers is not None and self._breakers.on_trial(probe.target.name)
 
     async def _pull(self) -> Sequence[StreamEvent]:
         if self._streaming is None:
@@ -313,8 +359,13 @@ class Drive:
         """Take the outcome of a probe into the turn, and act on it."""
         self._probe = None
         self._turn.probed(
-            probe.verdict, tuple(probe.attempts), at=self._clock.now(), committed=probe.committed
+            probe.verdict,
+            tuple(probe.attempts),
+            at=self._clock.now(),
+            committed=probe.committed,
+            trial=self._on_trial(probe),
         )
+        self._untold = probe.target, probe.verdict
         self._turn.act()
         self._learn(probe, answered=probe.verdict is None)
 
@@ -347,11 +398,20 @@ class Drive:
         if self._learnt is not None:
             target, keys = self._learnt.target, self._learnt.stripped
             await self._memory.strip(target.name, target.fingerprint, target.configuration, keys)
-        await self._memory.keep_books(self._turn.restored, final=self._asking.caller.final)
+        await self._memory.keep_books(self._turn.restored, self._habits(), final=self._asking.caller.final)
+        if self._breakers is not None:
+            await self._tell_health()
+            await self._breakers.give_back()
+
+    def _habits(self) -> Habits:
+        """What the session has got used to in this turn."""
+        home = self._turn.settled
+        return NO_HABITS if home is None else Habits({self._route.id: home})
 
     async def _keep_books_whatever_happens(self) -> None:
         """A caller who leaves now takes no removal along."""
-        if not (self._turn.restored or self._asking.caller.final or self._learnt):
+        final = self._asking.caller.final
+        if not (self._turn.restored or self._turn.settled or final or self._learnt or self._breakers):
             await self._keep_books()
             return
         wanted = Wanted()
@@ -372,6 +432,7 @@ class Drive:
             # what is not ours in it was cleaned where it came
             error="" if self.failure is None else str(self.failure),
             usage=outcome.usage if isinstance(outcome, Answer) else None,
+            health=() if self._breakers is None else self._breakers.steps,
             notes=tuple(self._memory.notes),
         )
         if self._around.on_record is not None:
@@ -393,7 +454,13 @@ def wants_of(route: Route, request: Request) -> Wants:
 
 
 def new_turn(
-    route: Route, wants: Wants, context: SessionContext, *, id: str = "", pin: str | None = None
+    route: Route,
+    wants: Wants,
+    context: SessionContext,
+    *,
+    id: str = "",
+    pin: str | None = None,
+    coolings: Coolings = NONE_COOLS,
 ) -> Turn:
     """A turn of a route that nobody has been asked in yet."""
     return Turn(
@@ -405,7 +472,10 @@ def new_turn(
         needs=wants.needs,
         size=wants.size,
         output=wants.output,
+        calibrated=wants.calibrated,
         pin=pin,
+        home=context.habits.homes.get(route.id),
+        coolings=coolings,
     )
 
 

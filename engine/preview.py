@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from turnout.engine.audit import PassedOver
 from turnout.engine.context import Eviction
+from turnout.engine.habits import Home
 
 
 class Preview(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -21,10 +22,14 @@ class Preview(Struct, frozen=True, kw_only=True, omit_defaults=True):
     passed_over: tuple[PassedOver, ...] = ()
     lifted: tuple[Eviction, ...] = ()
     """Evictions that do not apply to this request, by an option of the route."""
+    home: Home | None = None
+    """Where the session is at home, where the route goes by that."""
     needs: tuple[str, ...] = ()
     """The features that the request uses, sorted."""
     size: int | None = None
     """Its estimated size in tokens."""
+    calibrated: int | None = None
+    """The same by what upstreams have reported of the session; declared windows are held against it."""
     output: int | None = None
     """The most tokens of output that it asks for."""
     notes: tuple[str, ...] = ()

@@ -13,6 +13,8 @@ LONGEST: Final = 120
 _WORD: Final = re.compile(r"[A-Za-z0-9._/:-]{1,40}")
 _MIXED: Final = re.compile(r"(?=[A-Za-z]*[0-9])(?=[0-9]*[A-Za-z])[A-Za-z0-9]{16,}")
 """A run of letters and digits as keys have it, and hardly any name."""
+_BEGINS_AS_A_KEY: Final = re.compile(r"(?:sk|pk|rk|gsk|xai|ghp|hf)[-_]\w{8}", re.IGNORECASE)
+"""What providers begin their keys with, and no word that is looked for here begins with."""
 
 
 def printable(text: str) -> str:
@@ -45,7 +47,7 @@ def mixed(text: str) -> bool:
 def named(value: object) -> str:
     """How to speak of a value that should have been a name: quoted, unless a key may have been put there."""
     word = isinstance(value, str) and _WORD.fullmatch(value) and not mixed(value)
-    return f"'{value}'" if word else "a value"
+    return f"'{value}'" if word and not _BEGINS_AS_A_KEY.match(str(value)) else "a value"
 
 
 def nearest(name: str, names: Iterable[str]) -> str:

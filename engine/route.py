@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Final
 
 from turnout.engine.errors import ConfigurationError
@@ -48,6 +49,11 @@ class Route:
                 f"route {self.id!r}: its ladder mixes the wire formats {', '.join(sorted(formats))};"
                 " a caller's body is in one of them"
             )
+
+    @cached_property
+    def has_breakers(self) -> bool:
+        """Whether the health of any target counts."""
+        return any(target.breaker is not None for target in self.ladder)
 
 
 def _mistakes(ladder: object, policy: object, options: object) -> Iterator[str]:

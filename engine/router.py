@@ -17,6 +17,7 @@ from turnout.engine import deployment
 from turnout.engine.arguments import check
 from turnout.engine.attempts import Request
 from turnout.engine.audit import AuditRecord
+from turnout.engine.breakers import Breakers
 from turnout.engine.call import Call, CallUpstream
 from turnout.engine.capture import Capture
 from turnout.engine.clock import Clock, SystemClock
@@ -43,7 +44,7 @@ from turnout.engine.policy import Policy
 from turnout.engine.preview import Preview
 from turnout.engine.route import BOUNDS, Route
 from turnout.engine.secrets import credential_from_environment
-from turnout.engine.selection import NO_OPTIONS, Options
+from turnout.engine.selection import NO_OPTIONS, NONE_COOLS, Options
 from turnout.engine.stream import Stream
 from turnout.engine.targets import Target, unusable_bounds
 from turnout.engine.upstream import HttpUpstream, url
@@ -162,6 +163,8 @@ class Router:
             self._upstream = CallUpstream(call, self._clock, capture)
         self._calls = call is not None
         self._around = Surroundings(
+            keeper=self._keeper,
+            namespace=self._namespace,
             attempt=self._upstream,
             clock=self._clock,
             jitter=jitter or random.random,
@@ -333,7 +336,7 @@ class Router:
         asking = identify(
             request.headers, namespace=self._namespace, session=session, agent=agent, subagent=subagent
         )
-        context, notes = EMPTY, list[str]()
+        context, coolings, notes = EMPTY, NONE_COOLS, list[str]()
         with self._life.turn():
             if asking.identity is not None:
                 whose = shown(asking.identity)
@@ -342,7 +345,17 @@ class Router:
                 except MemoryTrouble as trouble:
                     context = self._keeper.known(whose)
                     notes.append(str(trouble))
-        turn = new_turn(chosen, wants_of(chosen, request), context, pin=pin)
+            if chosen.has_breakers:
+                breakers = Breakers(
+                    self._keeper,
+                    chosen.ladder,
+                    "",
+                    self._clock,
+                    namespace=self._namespace,
+                    note=lambda trouble: notes.append(str(trouble)),
+                )
+                coolings = await breakers.read()
+        turn = new_turn(chosen, wants_of(chosen, request), context, pin=pin, coolings=coolings)
         return turn.preview(chosen.id, tuple(notes))
 
     async def forget(self, session: str, *, agent: str | None = None) -> tuple[Change, ...]:

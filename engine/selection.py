@@ -1,17 +1,19 @@
 """Who may be probed in a turn: what orders its ladder, and what rules a target out of it.
 
-    orders     `pin` puts a target first
+    orders     `pin` puts a target first; behind it `affinity` the session's home, and then who served last
     filters    evicted   the session remembers why it would refuse (`capability_scope`, `readmit_below`)
                gated     it declares limits that the request is beyond
+               cooling   it has failed in other turns, of whatever session (`breaker`)
 
 The filters are asked in that order, and the first that matches is the reason shown. If all targets
-are out and none was probed yet, one is probed all the same: of those that are gated the one nearest to
-fitting, else the survivor of those that are evicted.
+are out and none was probed yet, one is probed all the same: of those that cool the one that has cooled
+first, else of those that are gated the one nearest to fitting, else of those that are evicted the oldest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final, Literal, NamedTuple, get_args
 
 from msgspec import Struct, structs
@@ -20,6 +22,8 @@ from turnout.engine.audit import WhyPassedOver
 from turnout.engine.classify.verdict import Feature
 from turnout.engine.context import Eviction, SessionContext
 from turnout.engine.errors import ConfigurationError
+from turnout.engine.habits import Home, Place
+from turnout.engine.health import Cooling
 from turnout.engine.policy import Policy
 from turnout.engine.printable import named
 from turnout.engine.targets import LIMITS, MODALITIES, Target
@@ -43,6 +47,11 @@ class Options(Struct, frozen=True, omit_defaults=True):
     """A target that overflowed is asked again by a turn whose estimated size is below this share of the
     smallest size that did not fit. The eviction stays.
     """
+    affinity: Literal["home"] | None = None
+    """`home`: the first target that serves a session goes first from then on, where its prompt cache is
+    warm. Another one becomes its home only if that is evicted; while it is out otherwise, who served last
+    goes first.
+    """
 
     def __post_init__(self) -> None:
         if wrong := [f"{key} {what}" for key, what in mistakes(structs.asdict(self))]:
@@ -57,6 +66,8 @@ def mistakes(options: Mapping[str, object]) -> Iterator[tuple[str, str]]:
     if share is not None and not (type(share) in (int, float) and _is_a_share(share)):
         told = f"{share:g}" if isinstance(share, float) else str(share)[:20]
         yield "readmit_below", f"is {told}; give a share above 0, at most 1"
+    if (affinity := options.get("affinity")) not in (None, "home"):
+        yield "affinity", f"is {named(affinity)}; give home, or leave it out"
 
 
 def _is_a_share(value: object) -> bool:
@@ -75,6 +86,10 @@ class Wants(NamedTuple):
     """The request's estimated size in tokens."""
     output: int | None = None
     """The most tokens of output that it asks for."""
+    calibrated: int | None = None
+    """Its size by what upstreams have reported of the session, where they have. Declared windows are held
+    against it. Sizes of one session are compared without it, since it changes from turn to turn.
+    """
 
 
 class Ruling(NamedTuple):
@@ -84,12 +99,17 @@ class Ruling(NamedTuple):
     evictions: tuple[Eviction, ...] = ()
     limit: str = ""
     """The declared limit that the request is beyond."""
+    cooling: Cooling | None = None
 
 
 Rulings = Mapping[str, Ruling]
 """By the target's name."""
 
+Coolings = Mapping[str, Cooling]
+"""Who cools just now, by the target's name."""
+
 _NOBODY: Final[Rulings] = {}
+NONE_COOLS: Final[Coolings] = {}
 
 
 class Selection:
@@ -97,9 +117,20 @@ class Selection:
 
     Args:
         pin: the target that goes first.
+        home: where the session is at home; it counts only with the option `affinity`.
     """
 
-    __slots__ = ("_limited", "_options", "_policy", "_too_small", "ladder", "lifted", "wants")
+    __slots__ = (
+        "_coolings",
+        "_limited",
+        "_options",
+        "_policy",
+        "_too_small",
+        "home",
+        "ladder",
+        "lifted",
+        "wants",
+    )
 
     def __init__(
         self,
@@ -109,14 +140,17 @@ class Selection:
         wants: Wants = Wants(),  # noqa: B008 - it is immutable
         options: Options = NO_OPTIONS,
         pin: str | None = None,
+        home: Home | None = None,
     ) -> None:
-        self.ladder = tuple(ladder) if pin is None else _first(pin, ladder)
+        self.home = home if options.affinity == "home" else None
+        self.ladder = _ordered(ladder, pin, self.home)
         """In the order of this turn."""
         self.wants = wants
         self.lifted: tuple[Eviction, ...] = ()
         """Evictions that the route honours and that do not apply to this turn."""
         self._policy = policy
         self._options = options
+        self._coolings = NONE_COOLS
         self._limited = any(target.limited for target in ladder)
         self._too_small = 0
         """The largest declared window that has overflowed in this turn."""
@@ -125,10 +159,11 @@ class Selection:
         """A target's window was too small: those that declare no larger one need not be asked."""
         self._too_small = max(self._too_small, target.context_window or 0)
 
-    def rulings(self, context: SessionContext) -> Rulings:
+    def rulings(self, context: SessionContext, coolings: Coolings = NONE_COOLS) -> Rulings:
         """Who is out, and why."""
         self.lifted = ()
-        if not (context or self._limited):
+        self._coolings = coolings
+        if not (context or self._limited or coolings):
             return _NOBODY
         found: dict[str, Ruling] = {}
         for target in self.ladder:
@@ -140,10 +175,10 @@ class Selection:
 
     def last_resort(self, rulings: Rulings) -> Target:
         """The one that is probed although all are out."""
-        gated = [t for t in self.ladder if rulings[t.name].why is WhyPassedOver.GATED]
-        if gated:
-            return min(gated, key=lambda t: (len(lacking(t, self.wants.needs)), excess(t, self.wants)))
-        return survivor(self.ladder, rulings)
+        for rule in reversed(FILTERS):
+            if out := [target for target in self.ladder if rulings[target.name].why is rule.why]:
+                return rule.survivor(self, out, rulings)
+        raise AssertionError("nobody is ruled out")
 
     def evicted(self, target: Target, context: SessionContext) -> Ruling | None:
         """What the session remembers of a target, as far as the route honours it and it applies."""
@@ -159,6 +194,33 @@ class Selection:
         if target.limited and (limit := self._beyond(target)):
             return Ruling(WhyPassedOver.GATED, limit=limit)
         return None
+
+    def cooling(self, target: Target, _: SessionContext) -> Ruling | None:
+        """Whether a target cools."""
+        found = self._coolings.get(target.name)
+        return None if found is None else Ruling(WhyPassedOver.COOLING, cooling=found)
+
+    def nearest_to_fitting(self, gated: Sequence[Target], _: Rulings) -> Target:
+        """The one that lacks the fewest features, and then has the fewest tokens too little."""
+        return min(gated, key=lambda t: (len(lacking(t, self.wants.needs)), excess(t, self.wants)))
+
+    def oldest(self, evicted: Sequence[Target], rulings: Rulings) -> Target:
+        """The one that was evicted first.
+
+        One that is out for its window alone comes first, since a conversation can shrink;
+        then the oldest first cause; then the order of the ladder, which `min` keeps. One that is
+        out for both reasons counts as a capability reject: no shrinking helps it.
+        """
+
+        def last_ruled_out(target: Target) -> tuple[bool, float]:
+            evictions = rulings[target.name].evictions
+            return any(e.reason is Reason.CAPABILITY for e in evictions), min(e.first.at for e in evictions)
+
+        return min(evicted, key=last_ruled_out)
+
+    def first_to_have_cooled(self, cooling: Sequence[Target], _: Rulings) -> Target:
+        """The one whose time is up first."""
+        return min(cooling, key=lambda target: self._coolings[target.name].until)
 
     def refused(self, features: tuple[str, ...]) -> tuple[str, ...]:
         """What of a turn's request a target has refused, by what it told.
@@ -199,35 +261,34 @@ class Filter(NamedTuple):
     of: Callable[[Selection, Target, SessionContext], Ruling | None]
     keys: tuple[str, ...]
     """What of a deployment file it goes by."""
+    survivor: Callable[[Selection, Sequence[Target], Rulings], Target]
+    """Of those that it has passed over, the one that is probed as last resort."""
 
 
 FILTERS: Final = (
-    Filter(WhyPassedOver.EVICTED, Selection.evicted, ("on", "capability_scope", "readmit_below")),
-    Filter(WhyPassedOver.GATED, Selection.gated, LIMITS),
+    Filter(
+        WhyPassedOver.EVICTED,
+        Selection.evicted,
+        ("on", "capability_scope", "readmit_below"),
+        Selection.oldest,
+    ),
+    Filter(WhyPassedOver.GATED, Selection.gated, LIMITS, Selection.nearest_to_fitting),
+    Filter(WhyPassedOver.COOLING, Selection.cooling, ("breaker",), Selection.first_to_have_cooled),
 )
-"""In the order in which they are asked; the first that matches is the reason shown."""
+"""In the order in which they are asked; the first that matches is the reason shown. If all are out, the last
+of them that has passed anyone over names the one that is probed.
+"""
 
-
-def survivor(ladder: Iterable[Target], rulings: Rulings) -> Target:
-    """Of targets that are all evicted, the one that is probed all the same.
-
-    One that is out for its window alone comes first, since a conversation can shrink;
-    then the oldest first cause; then the order of the ladder, which `min` keeps. One that is
-    out for both reasons counts as a capability reject: no shrinking helps it.
-    """
-
-    def last_ruled_out(target: Target) -> tuple[bool, float]:
-        evictions = rulings[target.name].evictions
-        return any(e.reason is Reason.CAPABILITY for e in evictions), min(e.first.at for e in evictions)
-
-    return min(ladder, key=last_ruled_out)
+ORDERS: Final = ("pin", "home", "last server", "ladder")
+"""Who goes first, and next."""
 
 
 def excess(target: Target, wants: Wants) -> int:
     """How many tokens the request and the output that it asks for are beyond a declared window."""
-    if target.context_window is None or wants.size is None:
+    size = wants.size if wants.calibrated is None else wants.calibrated
+    if target.context_window is None or size is None:
         return 0
-    return max(0, wants.size + (wants.output or 0) - target.context_window)
+    return max(0, size + (wants.output or 0) - target.context_window)
 
 
 _SWITCHES: Final[tuple[tuple[Callable[[Target], bool | None], tuple[Feature, ...]], ...]] = (
@@ -249,5 +310,21 @@ def lacking(target: Target, needs: frozenset[str]) -> list[str]:
     return lacks
 
 
-def _first(pin: str, ladder: Sequence[Target]) -> tuple[Target, ...]:
-    return tuple(sorted(ladder, key=lambda target: target.name != pin))
+def _ordered(ladder: Sequence[Target], pin: str | None, home: Home | None) -> tuple[Target, ...]:
+    """The ladder, with those first that go first."""
+    ordered = tuple(ladder)
+    if home is not None:  # the last to be put in front is the first
+        for place in (home.last, home.home):
+            ordered = tuple(sorted(ordered, key=partial(_is_elsewhere, place)))
+    if pin is not None:
+        ordered = tuple(sorted(ordered, key=lambda target: target.name != pin))
+    return ordered
+
+
+def _is_elsewhere(place: Place, target: Target) -> bool:
+    return not is_at(target, place)
+
+
+def is_at(target: Target, place: Place) -> bool:
+    """Whether a target is what it was when it served."""
+    return target.name == place.target and target.fingerprint == place.fingerprint

@@ -19,6 +19,7 @@ from turnout.engine.classify.operator import ErrorRule
 from turnout.engine.classify.providers import provider_of
 from turnout.engine.credentials import SHORTEST_SECRET, named_like_a_credential, variable_mistake
 from turnout.engine.errors import ConfigurationError
+from turnout.engine.health import Breaker
 from turnout.engine.hints import mistyped
 from turnout.engine.nonfinite import nonfinite
 from turnout.engine.printable import named
@@ -118,6 +119,8 @@ class Client:
     """A file of certificates in PEM: those that sign for the upstream, instead of the system's."""
     errors: tuple[ErrorRule, ...] = ()
     """Corrections of how failed replies are read; the first that holds decides."""
+    breaker: Breaker | None = None
+    """When a target that keeps failing is left alone for a while, by all sessions; none: never."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -170,6 +173,8 @@ class Target(Client):
             yield f"max_body_bytes is {self.max_body_bytes}; give 1 or more"
         if not isinstance(self.errors, tuple | list) or any(type(r) is not ErrorRule for r in self.errors):
             yield "errors is no tuple of rules; give errors=(ErrorRule(…),)"
+        if self.breaker is not None and not isinstance(self.breaker, Breaker):
+            yield f"breaker is of type {type(self.breaker).__name__}; give Breaker(…)"
         for key, what in unsendable(self.extra_body):
             yield f"extra_body: {key} {what}"
 
@@ -266,7 +271,9 @@ class Target(Client):
 
 
 _TAKES: Final[Mapping[str, Any]] = {
-    key: hint for key, hint in get_type_hints(Target).items() if key not in ("name", "api_key", "errors")
+    key: hint
+    for key, hint in get_type_hints(Target).items()
+    if key not in ("name", "api_key", "errors", "breaker")
 }
 """What the keys of a target take, but for those that are checked by themselves."""
 

@@ -31,7 +31,7 @@ def tell(record: AuditRecord, *, turn_name: Callable[[str], str] = str) -> str:
 
 def _story(record: AuditRecord, turn_name: Callable[[str], str]) -> Iterator[str]:
     for over in record.passed_over:
-        yield f"({why_passed_over(over, turn_name)})"
+        yield f"({why_passed_over(over, turn_name, now=record.started)})"
     for probe in record.probes:
         last = probe is record.probes[-1]
         yield _probed(probe, first=probe is record.probes[0]) + (_end(record) if last else "")
@@ -39,10 +39,20 @@ def _story(record: AuditRecord, turn_name: Callable[[str], str]) -> Iterator[str
         yield f"nobody asked{_end(record)}"
 
 
-def why_passed_over(over: PassedOver, turn_name: Callable[[str], str]) -> str:
-    """A target that was passed over, and why."""
+def why_passed_over(over: PassedOver, turn_name: Callable[[str], str], *, now: float) -> str:
+    """A target that was passed over, and why.
+
+    Args:
+        now: when, in seconds since 1970.
+    """
     if over.limit:
         return f"{over.target} {over.why}: {over.limit}"
+    if (cooling := over.cooling) is not None:
+        cause = cooling.cause
+        since = "" if cause is None else f" since turn {turn_name(cause.turn)}: {cause.kind}"
+        if cooling.trial:
+            return f"{over.target} {over.why}{since}, turn {turn_name(cooling.trial)} tries it"
+        return f"{over.target} {over.why}{since}, {max(0.0, cooling.until - now):.3g} s left"
     turns = "; ".join(f"in turn {turn_name(e.first.turn)}: {e.reason}" for e in over.evictions)
     return f"{over.target} {over.why} {turns}"
 
@@ -54,6 +64,8 @@ def _probed(probe: ProbeRecord, *, first: bool) -> str:
         words.append(f"x{len(probe.attempts)}")
     if probe.last_resort:
         words.append("(last resort)")
+    if probe.trial:
+        words.append("(trial)")
     if interrupted := _interrupted(probe):
         words.append(interrupted)
     if probe.verdict is not None:

@@ -12,21 +12,32 @@ from turnout.engine.audit import (
     AttemptRecord,
     AuditRecord,
     Caller,
+    HealthStep,
     NotTried,
     PassedOver,
     ProbeRecord,
     Reread,
     WhyNotTried,
+    WhyPassedOver,
 )
 from turnout.engine.classify.verdict import Verdict
 from turnout.engine.context import EMPTY, Cause, Eviction, SessionContext
 from turnout.engine.errors import ConfigurationError
+from turnout.engine.habits import Home, Place, settled
 from turnout.engine.policy import DEFAULT_POLICY, Policy
 from turnout.engine.preview import Preview
-from turnout.engine.selection import NO_OPTIONS, Options, Selection, Wants
+from turnout.engine.selection import (
+    NO_OPTIONS,
+    NONE_COOLS,
+    Coolings,
+    Options,
+    Selection,
+    Wants,
+    is_at,
+)
 from turnout.engine.targets import Target
 from turnout.machines import turn as turn_machine
-from turnout.machines.catalog import DIGESTS
+from turnout.machines.catalog import DIGESTS, EVERY_TURN
 from turnout.machines.stepping import Step, StepMachine, StepRefused
 from turnout.machines.vocabulary import ErrorKind, TurnState
 from turnout.machines.vocabulary import RoutingFallbackReason as Reason
@@ -85,7 +96,10 @@ class Turn:
         needs: the features that the request uses.
         size: the request's estimated size in tokens.
         output: the most tokens of output that it asks for.
+        calibrated: its size by what upstreams have reported of the session.
         pin: the target that goes first.
+        home: where the session is at home, for the option `affinity`.
+        coolings: the targets that cool just now, by name.
 
     Raises:
         ConfigurationError: an empty ladder, one that holds a name twice, or a pin that is none of it.
@@ -94,7 +108,10 @@ class Turn:
     __slots__ = (
         "_asked",
         "_before",
+        "_considered",
         "_context",
+        "_coolings",
+        "_coolings_before",
         "_ladder",
         "_last_resort",
         "_machine",
@@ -123,7 +140,10 @@ class Turn:
         needs: frozenset[str] = frozenset(),
         size: int | None = None,
         output: int | None = None,
+        calibrated: int | None = None,
         pin: str | None = None,
+        home: Home | None = None,
+        coolings: Coolings = NONE_COOLS,
         machine: StepMachine = turn_machine.MACHINE,
     ) -> None:
         if not ladder or len({target.name for target in ladder}) < len(ladder):
@@ -141,18 +161,22 @@ class Turn:
         self._options = options
         self._pin = pin
         self._machine = machine
+        self._considered = False
         self._steps: list[Step] = []
         self._probes: list[ProbeRecord] = []
         self._rereads: list[Reread] = []
         self._asked: set[str] = set()
         self._before = self._context = context
+        self._coolings_before = self._coolings = coolings
         self._selection = Selection(
-            ladder, policy, wants=Wants(needs, size, output), options=options, pin=pin
+            ladder,
+            policy,
+            wants=Wants(needs, size, output, calibrated),
+            options=options,
+            pin=pin,
+            home=home,
         )
-        self._ruled_out = self._selection.rulings(context)
-        eligible = self._first_eligible()
-        self._last_resort = eligible is None
-        self._target = eligible or self._selection.last_resort(self._ruled_out)
+        self._last_resort, self._target = self._first()
 
     # -- what the caller asks
 
@@ -195,7 +219,49 @@ class Turn:
         served = self._ruled_out[self._probes[-1].target]
         return tuple(e for e in served.evictions if e.contradicted_by(self._selection.wants.needs))
 
+    @property
+    def settled(self) -> Home | None:
+        """What this turn has made of the session's home; None if it stays as it is."""
+        if self._options.affinity is None or self.state != _SERVED:
+            return None
+        served = Place(self._target.name, self._target.fingerprint, self._probes[-1].at)
+        home = self._selection.home
+        return settled(home, served, out=home is not None and self._is_lost(home.home))
+
     # -- what the caller tells
+
+    def consider(
+        self, context: SessionContext | None = None, coolings: Coolings | None = None
+    ) -> Target | None:
+        """Take in what was read again. It may be called before the first probe, and before `advance`.
+
+        Args:
+            context: the standings; None if they were not read.
+            coolings: the targets that cool now, by name; None likewise.
+
+        Returns:
+            Whom the turn asks next by that; None if nobody is left.
+
+        Raises:
+            StepRefused: a target is being asked, or the turn has ended.
+        """
+        if not self._steps:
+            self._before = self._context = self._context if context is None else context
+            self._coolings_before = self._coolings = self._coolings if coolings is None else coolings
+            self._last_resort, self._target = self._first()
+            return self._target
+        if self.state not in _BETWEEN:
+            raise StepRefused(f"turn {self.id!r} chooses nobody: it is {self.state}")
+        self._considered = True
+        if context is not None or coolings is not None:
+            self._reread(
+                self._context if context is None else context,
+                self._coolings if coolings is None else coolings,
+            )
+        if self._last_resort:
+            return None
+        self._ruled_out = self._selection.rulings(self._context, self._coolings)
+        return self._first_eligible()
 
     def probed(
         self,
@@ -204,6 +270,7 @@ class Turn:
         *,
         at: float = 0.0,
         committed: bool = False,
+        trial: bool = False,
     ) -> None:
         """The target has answered (`verdict` is None) or refused. Leads to `classified`.
 
@@ -212,6 +279,7 @@ class Turn:
             attempts: every attempt of the probe, for the record.
             at: now, in seconds since 1970; kept with an eviction.
             committed: its stream had begun to answer, so that a failure is the caller's to see.
+            trial: it was the one trial of a target that had cooled.
         """
         target = self.target
         reason = None if verdict is None or committed else self._policy.reason(verdict)
@@ -219,7 +287,15 @@ class Turn:
         self._asked.add(target.name)
         self._probes.append(
             ProbeRecord(
-                target.name, attempts, verdict, reason, verdict is None, self._last_resort, at, committed
+                target.name,
+                attempts,
+                verdict,
+                reason,
+                verdict is None,
+                self._last_resort,
+                at,
+                committed,
+                trial,
             )
         )
 
@@ -230,6 +306,7 @@ class Turn:
                 f"turn {self.id!r} has nothing to act on: it is {self.state}; call probed() first"
             )
         probe = self._probes[-1]
+        self._considered = False
         if probe.verdict is not None and probe.verdict.kind is _OVERFLOW:
             self._selection.overflowed(self._target)
         if probe.reason is not None:
@@ -243,25 +320,29 @@ class Turn:
             for eviction in self.restored:
                 self._context = self._context.remove(eviction)
 
-    def advance(self, context: SessionContext | None = None) -> None:
+    def advance(self, context: SessionContext | None = None, coolings: Coolings | None = None) -> None:
         """Go on to the next target, or to `failed` if none is left.
 
         Args:
             context: the standings as read again; None if they were not.
+            coolings: the targets that cool now; None likewise.
         """
         if self.state not in _BETWEEN:
             raise StepRefused(f"turn {self.id!r} cannot go on to another target: it is {self.state}")
-        if context is not None:
-            self._reread(context)
-        if not self._last_resort:
-            self._ruled_out = self._selection.rulings(self._context)
+        if context is not None or coolings is not None or not self._considered:
+            self.consider(context, coolings)
         self._step("advance")
         self.eviction = None
         if self.state == _PROBING:
             self._target = self._first_eligible() or self._target
 
     def interrupt(
-        self, trigger: Interruption, attempts: tuple[AttemptRecord, ...] = (), *, committed: bool = False
+        self,
+        trigger: Interruption,
+        attempts: tuple[AttemptRecord, ...] = (),
+        *,
+        committed: bool = False,
+        trial: bool = False,
     ) -> None:
         """End the turn where it stands.
 
@@ -270,6 +351,7 @@ class Turn:
                 `broken` (the engine, a store or the embedder's code has failed).
             attempts: what the probe in flight has sent so far.
             committed: its stream had begun to answer.
+            trial: it was the one trial of a target that had cooled.
 
         Raises:
             StepRefused: the turn has ended, or the trigger is none of these.
@@ -282,7 +364,9 @@ class Turn:
         if asking is not None:
             self._asked.add(asking.name)
             self._probes.append(
-                ProbeRecord(asking.name, attempts, last_resort=self._last_resort, committed=committed)
+                ProbeRecord(
+                    asking.name, attempts, last_resort=self._last_resort, committed=committed, trial=trial
+                )
             )
 
     def has_next(self) -> bool:
@@ -306,8 +390,10 @@ class Turn:
             order=tuple([target.name for target in self._selection.ladder]),
             passed_over=tuple([over for over in self._passed_over() if over.target not in last_resort]),
             lifted=self._selection.lifted,
+            home=self._selection.home,
             needs=tuple(sorted(wants.needs)),
             size=wants.size,
+            calibrated=wants.calibrated,
             output=wants.output,
             notes=notes,
         )
@@ -322,6 +408,7 @@ class Turn:
         request: str = "",
         error: str = "",
         usage: Mapping[str, int] | None = None,
+        health: tuple[HealthStep, ...] = (),
         notes: tuple[str, ...] = (),
     ) -> AuditRecord:
         """The audit record of a turn that has ended.
@@ -332,6 +419,8 @@ class Turn:
         if not self.ended:
             raise StepRefused(f"turn {self.id!r} has not ended: it is {self.state}")
         caller, wants = caller or _NOBODY, self._selection.wants
+        keeps = caller.remembered and not caller.final
+        healthy = not (health or self._coolings_before or self._coolings)
         ended_by = self._steps[-1].trigger
         return AuditRecord(
             schema=SCHEMA,
@@ -342,7 +431,7 @@ class Turn:
             caller=caller,
             ladder=tuple([target.rung for target in self._ladder]),
             policy=self._policy.table,
-            machines=DIGESTS,
+            machines=EVERY_TURN if healthy else DIGESTS,
             state=self.state,
             ended_by=ended_by,
             served_by=self._probes[-1].target if self.state == _SERVED else None,
@@ -359,8 +448,13 @@ class Turn:
             lifted=self._selection.lifted,
             options=msgspec.to_builtins(self._options),
             pin=self._pin or "",
+            home=self._selection.home,
+            settled=self.settled if keeps else None,
+            cooling=tuple(self._coolings_before.values()) if self._coolings_before else (),
+            health=health,
             needs=tuple(sorted(wants.needs)) if wants.needs else (),
             size=wants.size,
+            calibrated=wants.calibrated,
             output=wants.output if any(target.context_window for target in self._ladder) else None,
             usage=usage,
             notes=notes,
@@ -368,20 +462,33 @@ class Turn:
 
     # -- selection
 
+    def _first(self) -> tuple[bool, Target]:
+        """Whom to ask first, and whether only as last resort."""
+        self._ruled_out = self._selection.rulings(self._context, self._coolings)
+        if (eligible := self._first_eligible()) is not None:
+            return False, eligible
+        return True, self._selection.last_resort(self._ruled_out)
+
+    def _is_lost(self, place: Place) -> bool:
+        """Whether what was there is evicted for this turn, or no longer of the ladder."""
+        there = next((target for target in self._ladder if is_at(target, place)), None)
+        ruling = None if there is None else self._ruled_out.get(there.name)
+        return there is None or (ruling is not None and ruling.why is WhyPassedOver.EVICTED)
+
     def _first_eligible(self) -> Target | None:
         for target in self._selection.ladder:
             if target.name not in self._ruled_out and target.name not in self._asked:
                 return target
         return None
 
-    def _reread(self, context: SessionContext) -> None:
+    def _reread(self, context: SessionContext, coolings: Coolings) -> None:
         # what this turn recorded stays in, whether or not the store had it yet
         for eviction in self._context.evictions:
             if eviction.latest_turn == self.id:
                 context = context.record(eviction)
-        if context != self._context:
-            self._rereads.append(Reread(len(self._steps), context.evictions))
-        self._context = context
+        if context.evictions != self._context.evictions or coolings != self._coolings:
+            self._rereads.append(Reread(len(self._steps), context.evictions, tuple(coolings.values())))
+        self._context, self._coolings = context, coolings
 
     def _passed_over(self) -> tuple[PassedOver, ...]:
         if not self._ruled_out:

@@ -61,3 +61,14 @@ class ProbeState(StrEnum):
     WAITING = "waiting"
     CORRECTING = "correcting"
     SETTLED = "settled"
+
+
+class HealthState(StrEnum):
+    """The states of a target's health, which all sessions share."""
+
+    CLOSED = "closed"
+    """It is asked as ever."""
+    OPEN = "open"
+    """It cools: nobody asks it."""
+    HALF_OPEN = "half_open"
+    """One turn asks it, to see whether it is back."""

@@ -91,7 +91,7 @@ def test_a_session_is_shown_with_the_first_cause_of_each_eviction() -> None:
     assert "capability, status 400" in told
     assert "by says so in error.message" in told
     assert "t7" not in told
-    assert "holds no eviction" in evictions("show", "s9").output
+    assert "holds nothing" in evictions("show", "s9").output
 
 
 def test_a_target_is_restored_for_one_session_or_an_agent_of_it() -> None:

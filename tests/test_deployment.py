@@ -33,6 +33,7 @@ from turnout.engine.deployment import (
     examine_document,
     load,
 )
+from turnout.engine.deployment.breaker import BREAKER
 from turnout.engine.deployment.finding import Level
 from turnout.engine.deployment.rules import RULE
 from turnout.engine.deployment.tables import words
@@ -302,7 +303,7 @@ def test_a_file_with_many_mistakes_gives_all_of_them_at_once(file: Path, snapsho
         max_retries = "two"
         timeout_secs = inf
         retires = 3
-        breaker = {{ failures = 3 }}
+        breaker = {{ failures = 0, cool_secs = 60, max_cool = 1 }}
         extra_headers = {{ authorization = "{SECRET}", x-title = "caf\u00e9", n = 1 }}
 
         [llm_clients.two]
@@ -329,7 +330,7 @@ def test_a_file_with_many_mistakes_gives_all_of_them_at_once(file: Path, snapsho
     )
     findings = [f"{f.level}: {f}".replace(str(file), file.name) for f in examine(file).findings]
     assert "\n".join(findings) == snapshot
-    assert len(findings) == 23
+    assert len(findings) == 24
     assert SECRET not in "".join(findings)
     assert [line.count("\n") for line in findings] == [0] * len(findings), "one line each"
 
@@ -346,15 +347,41 @@ class TestKeys:
             (
                 small(route={"fallbackModel": "b"}),
                 "error: [routes.chat] fallbackModel: is unknown here;"
-                " choose from id, ladder, on, deadline_secs, capability_scope, readmit_below",
+                " choose from id, ladder, on, deadline_secs, capability_scope, readmit_below, affinity",
             ),
             (
-                small({"breaker": {}}),
-                "error: [llm_clients.here] breaker: is not supported by this version of turnout",
+                small({"breaker": {"failure": 1}}),
+                "error: [llm_clients.here.breaker] failure: is unknown here; did you mean failures?",
             ),
             (
-                small(route={"affinity": "home"}),
-                "error: [routes.chat] affinity: is not supported by this version of turnout",
+                small(target={"breaker": {"failures": 0}}),
+                "error: [targets.a.breaker] failures: is 0; give 1 to 1000",
+            ),
+            (
+                small({"breaker": {"cool_secs": 301}}),
+                "error: [llm_clients.here.breaker] cool_secs: is 301:"
+                " the first cooling is longer than the longest; give less",
+            ),
+            (
+                small({"breaker": {"max_cool_secs": 10}}),
+                "error: [llm_clients.here.breaker] max_cool_secs: is 10:"
+                " the first cooling is longer than the longest; give less",
+            ),
+            (
+                small({"breaker": {"cool_secs": math.nan}}),
+                "error: [llm_clients.here.breaker] cool_secs: is nan; give seconds above 0, at most 86400",
+            ),
+            (
+                small({"breaker": 3}),
+                "error: [llm_clients.here] breaker: is a whole number; give a table",
+            ),
+            (
+                small(memory={"on_memory_error": "sk-abcdefghijklmnop"}),
+                "error: [memory] on_memory_error: is a value; give serve or raise",
+            ),
+            (
+                small(route={"affinity": "hime"}),
+                "error: [routes.chat] affinity: is 'hime'; give home",
             ),
             (
                 small(target={"tools": "no"}),
@@ -432,7 +459,7 @@ class TestKeys:
             ),
         ],
     )
-    def test_what_is_unknown_or_not_built_yet_is_refused(self, document: dict[str, Any], line: str) -> None:
+    def test_what_is_unknown_or_of_no_use_is_refused(self, document: dict[str, Any], line: str) -> None:
         assert only(document) == line
         assert not loads(document)
 
@@ -1258,7 +1285,7 @@ class TestMemory:
 
 
 KEYS = sorted(
-    {*FILE, *MEMORY, *CAPTURE, *TARGET, *ROUTE, *RULE, "a", "b", "breaker", "api_key", "unavailable"}
+    {*FILE, *MEMORY, *CAPTURE, *TARGET, *ROUTE, *RULE, *BREAKER, "a", "b", "api_key", "unavailable"}
 )
 SCALARS = (
     st.sampled_from(["a", "b", "skip", "sk-abcdefghijklmnop", "http://[", "sqlite:", "https://llm.example"])

@@ -215,13 +215,13 @@ def test_without_a_name_the_turn_is_drawn() -> None:
     assert drawn() == drawn("turn") == diagram.gallery()["turn.mmd"]
 
 
-@pytest.mark.parametrize("name", [*MACHINES, "policy"])
+@pytest.mark.parametrize("name", [*MACHINES, "selection", "policy"])
 @pytest.mark.parametrize(
     ("format", "opening"),
     [
-        ("mermaid", r"stateDiagram-v2|flowchart LR"),
+        ("mermaid", r"stateDiagram-v2|flowchart (LR|TD)"),
         ("dot", r"digraph \w+ \{"),
-        ("table", r"\| (trigger|kind) \|"),
+        ("table", r"\| (trigger|kind|passed over as) \|"),
     ],
 )
 def test_everything_is_drawn_in_every_format(name: str, format: str, opening: str) -> None:
@@ -231,7 +231,7 @@ def test_everything_is_drawn_in_every_format(name: str, format: str, opening: st
 def test_a_machine_that_does_not_exist_is_refused_with_those_that_do() -> None:
     result = turnout("gearbox")
     assert result.exit_code == 2
-    assert "'turn', 'standing', 'probe', 'policy'" in result.output
+    assert "'turn', 'standing', 'probe', 'health', 'selection', 'policy'" in result.output
 
 
 def test_the_help_has_an_example() -> None:

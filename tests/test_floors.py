@@ -27,6 +27,7 @@ FLOORS = {
     "engine.sinks": 2,
     "engine.wire": 2,
     "engine.arguments": 3,
+    "engine.breakers": 3,
     "engine.deployment": 3,
     "engine.drive": 3,
     "engine.stream": 3,

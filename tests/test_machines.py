@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from turnout.machines import probe, standing, turn
-from turnout.machines.catalog import DIGESTS, MACHINES
+from turnout.machines import health, probe, standing, turn
+from turnout.machines.catalog import DIGESTS, EVERY_TURN, MACHINES
 from turnout.machines.explore import Choose, TooManyPaths, walk
 from turnout.machines.stepping import (
     Definition,
@@ -173,8 +173,9 @@ def test_a_machine_may_have_no_final_state() -> None:
 
 
 def test_the_catalog_holds_every_machine() -> None:
-    assert list(MACHINES) == ["turn", "standing", "probe"]
-    assert DIGESTS == {"turn": turn.DIGEST, "standing": standing.DIGEST, "probe": probe.DIGEST}
+    assert list(MACHINES) == ["turn", "standing", "probe", "health"]
+    assert EVERY_TURN == {"turn": turn.DIGEST, "standing": standing.DIGEST, "probe": probe.DIGEST}
+    assert DIGESTS == {**EVERY_TURN, "health": health.DIGEST}
 
 
 def test_a_digest_changes_with_any_word_of_the_table() -> None:

@@ -5,14 +5,17 @@ import random
 import pytest
 from world import CAPABILITY, EVERY_KIND, World
 
-from turnout.engine.audit import AuditRecord, decode, encode
+from turnout.engine.audit import AuditRecord, Caller, WhyPassedOver, decode, encode
 from turnout.engine.context import SessionContext
+from turnout.engine.habits import Home, Place
+from turnout.engine.health import Cooling
 from turnout.engine.policy import Action, Policy
 from turnout.engine.selection import Options
 from turnout.engine.targets import Target
 from turnout.engine.turn import Turn
 
 INTERRUPTIONS = ("expired", "cancelled", "broken")
+CALLER = Caller(session="s1")
 
 
 def replayed(record: AuditRecord) -> Turn:
@@ -26,16 +29,27 @@ def replayed(record: AuditRecord) -> Turn:
         needs=frozenset(record.needs),
         size=record.size,
         output=record.output,
+        calibrated=record.calibrated,
         pin=record.pin or None,
+        home=record.home,
+        coolings={cooling.target: cooling for cooling in record.cooling},
     )
-    rereads = {reread.before_step: SessionContext(reread.evictions) for reread in record.rereads}
+    rereads = {
+        reread.before_step: (
+            SessionContext(reread.evictions),
+            {cooling.target: cooling for cooling in reread.cooling},
+        )
+        for reread in record.rereads
+    }
     probes = iter(record.probes)
     for place, step in enumerate(record.steps):
         if step.trigger == "probed":
             probe = next(probes)
-            turn.probed(probe.verdict, probe.attempts, at=probe.at, committed=probe.committed)
+            turn.probed(
+                probe.verdict, probe.attempts, at=probe.at, committed=probe.committed, trial=probe.trial
+            )
         elif step.trigger == "advance":
-            turn.advance(rereads.get(place))
+            turn.advance(*rereads.get(place, ()))
         elif step.trigger in INTERRUPTIONS:
             in_flight = next(probes, None)
             attempts, committed = (in_flight.attempts, in_flight.committed) if in_flight else ((), False)
@@ -47,31 +61,67 @@ def replayed(record: AuditRecord) -> Turn:
 
 def some_turn(chance: random.Random) -> AuditRecord:
     """A turn in which anything may happen, out of a session in which anything has."""
-    world = World(chance.randint(1, 4), EVERY_KIND)
+    windows = [chance.choice([None, None, 5, 20]) for _ in range(4)]
+    world = World(chance.randint(1, 4), EVERY_KIND, windows=windows)
     context = SessionContext()
     for number in range(chance.randint(0, 3)):
         context = played(world, context, chance, f"earlier {number}", began=float(number)).context
-    return played(world, context, chance, "now", began=10.0).record(started=10.0)
+    return played(world, context, chance, "now", began=10.0).record(started=10.0, caller=CALLER)
 
 
 def played(world: World, context: SessionContext, chance: random.Random, name: str, *, began: float) -> Turn:
     policy = Policy(chance.choice([{}, {"capability": "skip"}, {"model_not_found": "evict"}]))
     needs = frozenset(chance.choice([(), ("image",)]))
-    turn = Turn(
-        world.ladder, policy=policy, context=context, id=name, needs=needs, size=chance.choice([None, 9])
+    options = Options(
+        capability_scope=chance.choice(["target", "feature"]),
+        readmit_below=chance.choice([None, 0.8]),
+        affinity=chance.choice([None, "home"]),
     )
+    turn = Turn(
+        world.ladder,
+        policy=policy,
+        context=context,
+        id=name,
+        options=options,
+        needs=needs,
+        size=chance.choice([None, 9, 4]),
+        calibrated=chance.choice([None, 12]),
+        pin=chance.choice([None, world.ladder[-1].name]),
+        home=chance.choice([None, at_home(world, chance)]),
+        coolings=some_cool(world, chance),
+    )
+    if chance.random() < 0.3:
+        turn.consider(None, some_cool(world, chance))
     while not turn.ended:
         outcome = chance.choice(world.outcomes)
-        turn.probed(outcome.verdict, at=began + len(turn.steps) / 100, committed=outcome.committed)
+        turn.probed(
+            outcome.verdict,
+            at=began + len(turn.steps) / 100,
+            committed=outcome.committed,
+            trial=chance.random() < 0.1,
+        )
         if chance.random() < 0.1:
             turn.interrupt(chance.choice(INTERRUPTIONS))
             break
         turn.act()
         if not turn.ended:
-            turn.advance(meanwhile(turn, world, chance, began + len(turn.steps) / 100))
+            coolings = some_cool(world, chance) if chance.random() < 0.5 else None
+            turn.advance(meanwhile(turn, world, chance, began + len(turn.steps) / 100), coolings)
         if not turn.ended and chance.random() < 0.1:
             turn.interrupt(chance.choice(INTERRUPTIONS))
     return turn
+
+
+def at_home(world: World, chance: random.Random) -> Home:
+    """A home that may be of this ladder, or no longer."""
+    one, other = (chance.choice(world.ladder) for _ in "12")
+    fingerprint = chance.choice([one.fingerprint, "another"])
+    return Home(Place(one.name, fingerprint, 1.0), Place(other.name, other.fingerprint, 2.0), 1)
+
+
+def some_cool(world: World, chance: random.Random) -> dict[str, Cooling]:
+    cooling = [target.name for target in world.ladder if chance.random() < 0.2]
+    return {name: Cooling(name, 100 + chance.random()) for name in cooling}
 
 
 def meanwhile(turn: Turn, world: World, chance: random.Random, now: float) -> SessionContext | None:
@@ -93,7 +143,7 @@ def test_the_record_suffices_to_play_the_turn_again(seed: int) -> None:
         record = decode(encode(some_turn(chance)))
         again = replayed(record)
         assert again.steps == record.steps
-        assert again.record(started=10.0) == record
+        assert again.record(started=10.0, caller=CALLER) == record
 
 
 def test_the_random_turns_are_of_every_sort() -> None:
@@ -103,4 +153,9 @@ def test_the_random_turns_are_of_every_sort() -> None:
     assert {record.ended_by for record in records} == {"answered", "rejected", "advance", *INTERRUPTIONS}
     assert any(record.rereads for record in records)
     assert any(record.restored for record in records)
-    assert any(record.passed_over for record in records)
+    assert {over.why for record in records for over in record.passed_over} == set(WhyPassedOver)
+    assert any(record.lifted for record in records)
+    assert any(record.settled for record in records)
+    assert any(reread.cooling for record in records for reread in record.rereads)
+    assert any(probe.trial for record in records for probe in record.probes)
+    assert any(probe.last_resort for record in records for probe in record.probes)

@@ -256,7 +256,10 @@ def test_a_memory_given_by_hand_wins_over_the_file(tmp_path: Path) -> None:
             r"memory is of type str; .* RedisMemory\(.* \(from turnout.engine.memory.redis\)",
         ),
         ({"ladder": LADDER, "memory": InMemory}, "memory is a class; give SqliteMemory"),
-        ({"ladder": LADDER, "memory": ReadOnly()}, "memory is of type ReadOnly without record, touch, .*; "),
+        (
+            {"ladder": LADDER, "memory": ReadOnly()},
+            "memory is of type ReadOnly without record, settle, touch, .*; ",
+        ),
         ({"ladder": LADDER, "transport": "requests"}, "transport is 'requests'; give aiohttp or httpx"),
         ({"ladder": LADDER, "transport": httpx.HTTPTransport()}, "transport is of type HTTPTransport; give"),
         ({"ladder": LADDER, "on_record": "records.jsonl"}, r"on_record is of type str; give .*JsonLines\("),

@@ -512,8 +512,8 @@ def test_an_answer_that_cannot_be_given_is_named_by_its_place(answers: str, line
             ".not_tried.small: is 'late', which it cannot be; choose from served",
         ),
         (
-            "passed_over_for = { small = 'cooling' }",
-            ".passed_over_for.small: is 'cooling', which is not supported by this version of turnout",
+            "passed_over_for = { small = 'cold' }",
+            ".passed_over_for.small: is 'cold', which it cannot be; choose from evicted, gated, cooling",
         ),
         ("stripped = { small = 'seed' }", ".stripped.small: is a string; give a list of strings"),
         ("took = '1 s'", ".took: is a string; give a number"),

@@ -24,7 +24,6 @@ from turnout.engine.scenario.tables import (
     TOP,
     TURN,
     WORDS,
-    WORDS_NOT_YET,
 )
 from turnout.engine.simulation import play
 from turnout.engine.targets import Client, Format
@@ -123,15 +122,11 @@ class TestTheKeys:
     def test_of_the_expectations(self) -> None:
         assert list(table("`[turns.expect]`")) == list(EXPECT)
 
-    def test_that_are_not_there_yet(self) -> None:
-        told = words(section("Not yet in this version"))
-        assert told == WORDS_NOT_YET | {"passed_over_for"}
-
 
 def test_each_value_that_may_be_chosen_is_named_where_it_may_be() -> None:
     expectations = table("`[turns.expect]`")
     for key in EXPECT.keys() & WORDS.keys():
-        assert words(expectations[key][0]) == set(WORDS[key]) - WORDS_NOT_YET, key
+        assert words(expectations[key][0]) == set(WORDS[key]), key
     _, kinds, *_ = tables("`[turns.upstream]`")
     assert list(kinds) == list(WORDS["kind"])
     assert words(kinds["capability"][0]) - {"feature"} == set(WORDS["feature"])

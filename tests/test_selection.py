@@ -72,7 +72,7 @@ def test_an_unknown_size_and_an_undeclared_window_gate_nothing() -> None:
 
 
 def test_the_first_rule_that_matches_is_the_reason_shown() -> None:
-    assert [rule.why for rule in FILTERS] == ["evicted", "gated"]
+    assert [rule.why for rule in FILTERS] == ["evicted", "gated", "cooling"]
     small = Target("small", context_window=10)
     assert ruled_out([small], evicted(small, "context_window", size=11), wants=Wants(size=12)) == {
         "small": "evicted"

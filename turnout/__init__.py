@@ -26,6 +26,8 @@ from turnout.engine.errors import (
     UnknownRoute,
     UpstreamError,
 )
+from turnout.engine.habits import Habits
+from turnout.engine.health import Breaker, Health
 from turnout.engine.memory.inmemory import InMemory
 from turnout.engine.memory.keeper import MemoryHealth
 from turnout.engine.memory.protocol import Change, Held, Memory, Page, Swept
@@ -45,6 +47,7 @@ from turnout.machines.vocabulary import ErrorKind, RoutingFallbackReason, Turnou
 __all__ = [
     "Action",
     "AuditRecord",
+    "Breaker",
     "Capture",
     "Change",
     "ClientError",
@@ -55,6 +58,8 @@ __all__ = [
     "Eviction",
     "Evidence",
     "Feature",
+    "Habits",
+    "Health",
     "Held",
     "Identity",
     "InMemory",

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 Format = Literal["mermaid", "dot", "table"]
 
 POLICY: Final = "policy"
+SELECTION: Final = "selection"
 
 OPENING: Final = {".md": 3, ".mmd": 1}
 """How many of its first lines tell that a file was written here."""
@@ -30,6 +31,11 @@ OF_A_MACHINE: Final[Mapping[Format, Callable[[Definition, Policy], str]]] = {
     "dot": diagram.dot,
     "table": lambda definition, _: diagram.table(definition),
 }
+OF_A_SELECTION: Final[Mapping[Format, Callable[[], str]]] = {
+    "mermaid": diagram.selection_mermaid,
+    "dot": diagram.selection_dot,
+    "table": diagram.selection_table,
+}
 OF_A_POLICY: Final[Mapping[Format, Callable[[Policy], str]]] = {
     "mermaid": diagram.policy_mermaid,
     "dot": diagram.policy_dot,
@@ -38,7 +44,9 @@ OF_A_POLICY: Final[Mapping[Format, Callable[[Policy], str]]] = {
 
 
 @click.command()
-@click.argument("what", default="turn", metavar="[MACHINE]", type=click.Choice([*MACHINES, POLICY]))
+@click.argument(
+    "what", default="turn", metavar="[MACHINE]", type=click.Choice([*MACHINES, SELECTION, POLICY])
+)
 @click.option("--format", type=click.Choice(list(OF_A_MACHINE)), default="mermaid", show_default=True)
 @click.option("--deployment", metavar="FILE", help="Draw the policy of a route of this deployment file.")
 @click.option("--route", metavar="ID", help="The route; may be left out if the file has one only.")
@@ -58,7 +66,7 @@ def command(
     route: str | None,
     write: Path | None,
 ) -> None:
-    """Draw a machine: turn (if none is named), standing or probe; or the policy.
+    """Draw a machine: turn (if none is named), standing, probe or health; who may be probed; or the policy.
 
     \b
     Examples:
@@ -73,6 +81,8 @@ def command(
     policy = _policy(deployment, route)
     if what == POLICY:
         drawn = OF_A_POLICY[format](policy)
+    elif what == SELECTION:
+        drawn = OF_A_SELECTION[format]()
     else:
         drawn = OF_A_MACHINE[format](MACHINES[what].definition, policy)
     click.echo(drawn, nl=False)

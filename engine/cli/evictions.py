@@ -17,6 +17,7 @@ import msgspec
 from turnout.engine.cli.store import Store, naming, with_store
 from turnout.engine.context import Eviction, Identity
 from turnout.engine.errors import MemoryRefusal, MemoryTrouble
+from turnout.engine.habits import Home
 from turnout.engine.memory.ids import kept_namespace, shown_id
 from turnout.engine.memory.protocol import Change, Held, Memory
 from turnout.engine.memory.sqlite.salvage import Salvage, namespaces_in
@@ -82,7 +83,7 @@ def list_(store: Store, target: str | None, *, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object an identity.")
 @with_store
 def show(store: Store, session: str, *, as_json: bool) -> None:
-    """Tell all of a session's evictions, each with its first cause."""
+    """Tell all of a session's evictions, each with its first cause, and where it is at home."""
 
     async def tell(memory: Memory) -> bool:
         found = False
@@ -94,10 +95,12 @@ def show(store: Store, session: str, *, as_json: bool) -> None:
             click.echo(f"{_who(held.identity)}  last used {_time(held.last_use)}")
             for eviction in held.evictions:
                 click.echo("".join(f"  {line}\n" for line in _whole(eviction)), nl=False)
+            for route, home in held.habits.homes.items():
+                click.echo(f"  {_at_home(route, home)}")
         return found
 
     if not store.use(tell) and not as_json:
-        click.echo(f"session {printable(session)!r} holds no eviction", err=True)
+        click.echo(f"session {printable(session)!r} holds nothing", err=True)
 
 
 @command.command()
@@ -274,8 +277,11 @@ class _Intake:
             if held.last_use + self.store.settings.ttl_secs <= self.now:
                 self.expired += 1
                 return
+            identity = held.identity._replace(namespace=ours)
             for eviction in held.evictions:
-                await memory.record(held.identity._replace(namespace=ours), eviction, used=held.last_use)
+                await memory.record(identity, eviction, used=held.last_use)
+            if held.habits:
+                await memory.settle(identity, held.habits, now=held.last_use)
         except (msgspec.DecodeError, UnicodeError, MemoryRefusal) as error:
             self.damaged += 1
             click.echo(f"line {place}: {printable(str(error))}; it is left out", err=True)
@@ -305,7 +311,8 @@ class _Intake:
 def _json(held: Held, evictions: Iterable[Eviction]) -> bytes:
     """Every field is written: what is left to its default now may have another one later."""
     whole = [msgspec.Raw(eviction_json(eviction)) for eviction in evictions]
-    return json_of({"identity": held.identity, "last_use": held.last_use, "evictions": whole})
+    kept = {"habits": held.habits} if held.habits else {}
+    return json_of({"identity": held.identity, "last_use": held.last_use, "evictions": whole, **kept})
 
 
 def _quoted(namespace: str) -> str:
@@ -338,6 +345,12 @@ def _whole(eviction: Eviction) -> Iterable[str]:
     yield printable(f"  by {first.evidence.rule} in {first.evidence.field}")
     if eviction.latest_turn != first.turn:
         yield printable(f"  last seen {_time(eviction.latest_at)} by turn {eviction.latest_turn}")
+
+
+def _at_home(route: str, home: Home) -> str:
+    last = "" if home.last.target == home.home.target else f"; {home.last.target} served last"
+    since = _time(home.home.at)
+    return printable(f"on route {route} it is at home with {home.home.target} since {since}{last}")
 
 
 def _time(at: float) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
@@ -77,11 +78,15 @@ def _lines(preview: Preview) -> Iterator[str]:
     last = " (last resort: every target is ruled out)" if preview.last_resort else ""
     yield f"{preview.target} would be asked first{last}"
     for over in preview.passed_over:
-        yield f"  {why_passed_over(over, str)}"
+        yield f"  {why_passed_over(over, str, now=time.time())}"
+    if (home := preview.home) is not None:
+        last = "" if home.last.target == home.home.target else f"; {home.last.target} served it last"
+        yield f"  the session is at home with {home.home.target}{last}"
     for eviction in preview.lifted:
         yield f"  {eviction.target} {eviction.reason} of turn {eviction.first.turn} does not apply"
     told = ", ".join(preview.needs)
     output = "" if preview.output is None else f", and {preview.output} of output"
-    yield f"  needs {told}; about {preview.size} tokens{output}"
+    counted = "" if preview.calibrated is None else f", {preview.calibrated} by what was reported"
+    yield f"  needs {told}; about {preview.size} tokens{counted}{output}"
     for note in preview.notes:
         yield f"  {note}"

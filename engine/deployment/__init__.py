@@ -16,6 +16,7 @@ from typing import Final, Literal, get_type_hints
 from turnout.engine import capture, policy, selection
 from turnout.engine.credentials import CREDENTIAL, SHORTEST_SECRET, is_credential, variable_named
 from turnout.engine.deployment.bounds import Tables, never_acting
+from turnout.engine.deployment.breaker import BREAKER, breaker_of
 from turnout.engine.deployment.checks import (
     AIOHTTP_REMEDY,
     memory_in_environment,
@@ -115,6 +116,7 @@ _HINTS: Final = get_type_hints(Client)
 CLIENT: Final[Keys] = {
     **{f.name: _HINTS[f.name] for f in fields(Client) if f.name != "api_key"},
     "errors": tuple[Table, ...],
+    "breaker": Table,
 }
 _LIMITS: Final = get_type_hints(Target)
 TARGET: Final[Keys] = {
@@ -144,7 +146,7 @@ FILE: Final[Keys] = {
     "routes": Table,
 }
 
-_INNOCENT: Final = frozenset({*CLIENT, *TARGET, *ROUTE, *MEMORY, *HTTP, *CAPTURE, *policy.ALLOWED})
+_INNOCENT: Final = frozenset({*CLIENT, *TARGET, *ROUTE, *MEMORY, *HTTP, *CAPTURE, *BREAKER, *policy.ALLOWED})
 _CREDENTIALS: Final = ("api_key_env", "forward_auth")
 
 
@@ -266,6 +268,8 @@ class _Examiner:
             values = read(self.findings, (kind, name), table, keys)
             if "errors" in values:
                 values["errors"] = rules_of(self.findings, (kind, name, "errors"), values["errors"])
+            if "breaker" in values:
+                values["breaker"] = breaker_of(self.findings, (kind, name, "breaker"), values["breaker"])
             tables[name] = values
         return tables
 

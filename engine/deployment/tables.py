@@ -17,9 +17,6 @@ Table = Mapping[str, Any]
 Keys = Mapping[str, Any]
 """The keys that a table may have, and the type of each."""
 
-NOT_YET: Final = frozenset({"breaker", "affinity"})
-"""Keys that a later version reads."""
-
 _MEANT: Final[Mapping[str, str]] = {
     **dict.fromkeys(("message", "pattern", "text", "match", "regex"), "contains"),
     **dict.fromkeys(("model", "model_id", "model_name"), "id"),
@@ -93,8 +90,6 @@ def _meant(key: str, keys: Keys) -> str:
 
 
 def _unknown(key: str, value: object, meant: str, keys: Keys) -> str:
-    if key in NOT_YET:
-        return "is not supported by this version of turnout"
     if named_like_a_credential(key) and not isinstance(value, bool):
         return CREDENTIAL
     return f"is unknown here{did_you_mean(meant or key, keys)}"

@@ -13,8 +13,9 @@ from typing import Literal
 from turnout.engine.clock import Clock
 from turnout.engine.context import EMPTY, Eviction, Identity, SessionContext
 from turnout.engine.errors import MemoryTrouble
+from turnout.engine.habits import NO_HABITS, Habits
 from turnout.engine.memory.keeper import Keeper
-from turnout.engine.memory.operations import Forget, Operation, Record, Remove, Strip
+from turnout.engine.memory.operations import Forget, Operation, Record, Remove, Settle, Strip
 
 OnMemoryError = Literal["serve", "raise"]
 
@@ -77,8 +78,12 @@ class BoundedMemory:
         except MemoryTrouble as trouble:
             self._tell(trouble)
 
-    async def keep_books(self, restored: tuple[Eviction, ...], *, final: bool) -> None:
-        """What follows a turn's final state: remove what it contradicted, forget, or note the use."""
+    async def keep_books(
+        self, restored: tuple[Eviction, ...], habits: Habits = NO_HABITS, *, final: bool
+    ) -> None:
+        """What follows a turn's final state: remove what it contradicted, keep what the session has got used
+        to, forget, or note the use.
+        """
         if (identity := self._identity) is None:
             return
         now = self._clock.now()
@@ -88,11 +93,14 @@ class BoundedMemory:
             return
         if restored:
             await self._do(Remove(identity, restored, now, "served"))
+        if habits:
+            self._used = True
+            await self._do(Settle(identity, habits, now))
         if self._known and not self._used:
             try:
                 await self._keeper.touch(identity)
             except MemoryTrouble as trouble:
-                self._note(trouble)
+                self.note(trouble)
 
     async def stripped(self, target: str, fingerprint: str, configuration: str) -> frozenset[str]:
         """The injected keys that a target is known to refuse; what this process knows, if it cannot be
@@ -117,12 +125,13 @@ class BoundedMemory:
         try:
             await self._keeper.do(operation)
         except MemoryTrouble as trouble:
-            self._note(trouble)
+            self.note(trouble)
 
-    def _note(self, trouble: MemoryTrouble) -> None:
+    def note(self, trouble: MemoryTrouble) -> None:
+        """Keep for the record what went wrong."""
         self.notes.append(str(trouble).encode("utf-8", "backslashreplace").decode())
 
     def _tell(self, trouble: MemoryTrouble) -> None:
         if self._on_error == "raise":
             raise trouble
-        self._note(trouble)
+        self.note(trouble)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
 from turnout.engine.context import EMPTY, Eviction, Identity, Key, SessionContext
 from turnout.engine.errors import MemoryRefusal
+from turnout.engine.habits import NO_HABITS, Habits
+from turnout.engine.health import WELL, Health
 from turnout.engine.memory.ids import kept_id, shown, shown_id
 from turnout.engine.memory.protocol import Change, Held, Page, Swept
 from turnout.engine.memory.stripped import Learnt, keys_of, learn
@@ -42,7 +44,7 @@ _FIRST: Final = _Epoch()
 class _Holder:
     """One identity, and what it holds."""
 
-    __slots__ = ("agent", "last_use", "number", "rows", "session")
+    __slots__ = ("agent", "habits", "last_use", "number", "rows", "session")
 
     def __init__(self, session: Kept, agent: Kept, last_use: float) -> None:
         self.session = session
@@ -50,6 +52,7 @@ class _Holder:
         self.last_use = last_use
         self.number = 0
         self.rows: dict[Key, _Row] = {}
+        self.habits = NO_HABITS
 
 
 class _Roll:
@@ -100,6 +103,7 @@ class _Space:
         self.roll = _Roll()
         self.epochs: dict[tuple[str, str], _Epoch] = {}
         self.learnt: OrderedDict[tuple[str, str], Learnt] = OrderedDict()
+        self.health: dict[tuple[str, str], Health] = {}
         self.sweep: _Pass | None = None
 
     def holder(self, identity: Identity) -> _Holder | None:
@@ -128,7 +132,7 @@ class _Space:
 
 
 class InMemory:
-    """Evictions and refused keys in dictionaries.
+    """Evictions, habits, refused keys and targets' health in dictionaries.
 
     Args:
         ttl_secs: how long an identity is remembered after its last use, and a target's refused keys
@@ -147,32 +151,28 @@ class InMemory:
         if (found := self._found(identity, now)) is None:
             return EMPTY
         space, holder = found
-        return SessionContext(space.standing(holder))
+        return SessionContext(space.standing(holder), holder.habits)
 
     async def record(
         self, identity: Identity, eviction: Eviction, *, used: float | None = None
     ) -> tuple[Change, ...]:
         space, now = self._space(identity.namespace), eviction.latest_at if used is None else used
-        holder = space.holder(identity)
-        expired: list[Change] = []
-        if holder is not None and self._expired(holder, now):
-            expired = self._changes(identity.namespace, holder, space.standing(holder), now, "expired")
-            space.leave(holder)
-            holder = None
-        if holder is None:
-            holder = _Holder(kept_id(identity.session), kept_id(identity.agent), now)
-            space.enter(holder)
-        holder.last_use = max(holder.last_use, now)
+        holder, expired = self._in_use(space, identity, now)
         row, epoch = holder.rows.get(eviction.key), space.epoch(eviction)
         merged = eviction if row is None or epoch.overtakes(row) else row.eviction.merge(eviction)
         holder.rows[eviction.key] = _Row(merged, epoch.number)
-        return tuple(expired)
+        return expired
+
+    async def settle(self, identity: Identity, habits: Habits, *, now: float) -> tuple[Change, ...]:
+        holder, expired = self._in_use(self._space(identity.namespace), identity, now)
+        holder.habits = holder.habits.merge(habits)
+        return expired
 
     async def touch(self, identity: Identity, *, now: float) -> None:
         if (found := self._found(identity, now)) is None:
             return
         space, holder = found
-        if holder.last_use + self._touch_after <= now and space.standing(holder):
+        if holder.last_use + self._touch_after <= now and (holder.habits or space.standing(holder)):
             holder.last_use = now
 
     async def remove(
@@ -198,6 +198,7 @@ class InMemory:
             past = [row.eviction for row in holder.rows.values() if row.eviction.latest_at <= now]
             going = [eviction for eviction in space.standing(holder) if eviction.latest_at <= now]
             changes += self._changes(namespace, holder, going, now, why)
+            holder.habits = holder.habits.since(now)
             self._take(space, holder, past)
         return tuple(changes)
 
@@ -231,6 +232,17 @@ class InMemory:
         while len(learnt) > self._max_sessions:
             learnt.popitem(last=False)
 
+    async def health(self, namespace: str, targets: Sequence[tuple[str, str]]) -> tuple[Health, ...]:
+        known = self._spaces[namespace].health if namespace in self._spaces else {}
+        return tuple([known.get(target, WELL) for target in targets])
+
+    async def change_health(
+        self, namespace: str, target: str, fingerprint: str, change: Callable[[Health], Health]
+    ) -> Health:
+        known, key = self._space(namespace).health, (target, fingerprint)
+        known[key] = change(known.get(key, WELL))
+        return known[key]
+
     async def held(
         self,
         namespace: str,
@@ -251,8 +263,9 @@ class InMemory:
         held = []
         for holder in page:
             evictions = SessionContext(space.standing(holder)).evictions
-            if evictions and not self._expired(holder, now):
-                held.append(Held(self._whose(namespace, holder), holder.last_use, evictions))
+            if (evictions or holder.habits) and not self._expired(holder, now):
+                whose = self._whose(namespace, holder)
+                held.append(Held(whose, holder.last_use, evictions, holder.habits))
         return Page(tuple(held), str(page[-1].number + 1) if len(page) == most else "")
 
     async def sweep(self, namespace: str, *, now: float, most: int = 1000) -> Swept:
@@ -269,7 +282,7 @@ class InMemory:
         if sweep.victims is None or (sweep.victims and self._too_many(space)):
             return Swept(tuple(changes), more=True)
         space.sweep = None
-        if not (space.sessions or space.epochs or space.learnt):
+        if not (space.sessions or space.epochs or space.learnt or space.health):
             del self._spaces[namespace]
         return Swept(tuple(changes), sweep.again)
 
@@ -326,13 +339,27 @@ class InMemory:
         holder = None if space is None else space.holder(identity)
         return None if space is None or holder is None or self._expired(holder, now) else (space, holder)
 
+    def _in_use(self, space: _Space, identity: Identity, now: float) -> tuple[_Holder, tuple[Change, ...]]:
+        """Who is in use now; and what of it had expired, and is gone."""
+        holder = space.holder(identity)
+        expired: list[Change] = []
+        if holder is not None and self._expired(holder, now):
+            expired = self._changes(identity.namespace, holder, space.standing(holder), now, "expired")
+            space.leave(holder)
+            holder = None
+        if holder is None:
+            holder = _Holder(kept_id(identity.session), kept_id(identity.agent), now)
+            space.enter(holder)
+        holder.last_use = max(holder.last_use, now)
+        return holder, tuple(expired)
+
     def _expired(self, holder: _Holder, now: float) -> bool:
         return holder.last_use + self._ttl <= now
 
     def _take(self, space: _Space, holder: _Holder, going: Sequence[Eviction]) -> None:
         for eviction in going:
             del holder.rows[eviction.key]
-        if not holder.rows:
+        if not (holder.rows or holder.habits):
             space.leave(holder)
 
     def _changes(

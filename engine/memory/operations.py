@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Protocol
 
 from turnout.engine.context import Eviction, Identity, SessionContext
+from turnout.engine.habits import Habits
 from turnout.engine.memory.protocol import Change, Memory
 
 
@@ -47,6 +48,26 @@ class Record:
 
     def after(self, identity: Identity, context: SessionContext) -> SessionContext:
         return context.record(self.eviction) if identity == self.identity else context
+
+
+@dataclass(frozen=True)
+class Settle:
+    """What a session has got used to is remembered."""
+
+    verb: ClassVar[str] = "settle"
+    identity: Identity
+    habits: Habits
+    at: float
+
+    @property
+    def whose(self) -> tuple[str, str]:
+        return self.identity[:2]
+
+    async def on(self, memory: Memory) -> Sequence[Change]:
+        return await memory.settle(self.identity, self.habits, now=self.at)
+
+    def after(self, identity: Identity, context: SessionContext) -> SessionContext:
+        return context.settle(self.habits) if identity == self.identity else context
 
 
 @dataclass(frozen=True)
@@ -115,6 +136,7 @@ class Forget:
         who = (self.namespace, self.session, identity.agent if self.agent is None else self.agent)
         if identity != who:
             return context
+        context = context.unsettle(self.at)
         return _without(context, [e for e in context.evictions if e.latest_at <= self.at])
 
 

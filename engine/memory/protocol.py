@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from msgspec import Struct
 
 from turnout.engine.context import Eviction, Identity, SessionContext
+from turnout.engine.habits import NO_HABITS, Habits
+from turnout.engine.health import Health
 
 
 class Change(Struct, frozen=True):
@@ -27,6 +29,7 @@ class Held(Struct, frozen=True):
     last_use: float
     """In seconds since 1970; it may lie up to min(1 h, ttl/10) behind."""
     evictions: tuple[Eviction, ...]
+    habits: Habits = NO_HABITS
 
 
 class Page(NamedTuple):
@@ -46,7 +49,8 @@ class Swept(NamedTuple):
 
 
 class Memory(Protocol):
-    """Keeps the evictions of every identity, and which injected keys a target has refused.
+    """Keeps the evictions and habits of every identity, and of each target which injected keys it has
+    refused and how its health is.
 
     Times are in seconds since 1970. Recording, stripping and removing commute with what other
     turns and processes do, so no lock is held between two calls, and each may be done again
@@ -73,8 +77,15 @@ class Memory(Protocol):
         """
         ...
 
+    async def settle(self, identity: Identity, habits: Habits, *, now: float) -> Sequence[Change]:
+        """Merge habits into those of the identity, and note that it was in use.
+
+        What the identity held until then and had expired is removed; its evictions come back.
+        """
+        ...
+
     async def touch(self, identity: Identity, *, now: float) -> None:
-        """The identity was in use. Writes only if it holds evictions, at most once per min(1 h, ttl/10)."""
+        """The identity was in use. Writes only if it holds anything, at most once per min(1 h, ttl/10)."""
         ...
 
     async def remove(
@@ -87,7 +98,7 @@ class Memory(Protocol):
         self, namespace: str, session: str, agent: str | None = None, *, now: float
     ) -> tuple[Change, ...]:
         """Remove what was recorded until now for a session with all its agents, or for one agent of it
-        (`""` is the root). What is of a later time stands, also when this is done late.
+        (`""` is the root), habits as well. What is of a later time stands, also when this is done late.
         """
         ...
 
@@ -124,6 +135,22 @@ class Memory(Protocol):
         """
         ...
 
+    async def health(self, namespace: str, targets: Sequence[tuple[str, str]]) -> Sequence[Health]:
+        """How targets are, in their order, each given by its name and fingerprint. Of whom nothing is known,
+        or nothing can be read, is well.
+        """
+        ...
+
+    async def change_health(
+        self, namespace: str, target: str, fingerprint: str, change: Callable[[Health], Health]
+    ) -> Health:
+        """Swap a target's health for what `change` makes of it, with nothing between; and give that.
+
+        Args:
+            change: pure; it may be called more than once. What it gives back as it was is not written.
+        """
+        ...
+
     async def held(
         self,
         namespace: str,
@@ -133,7 +160,7 @@ class Memory(Protocol):
         cursor: str = "",
         most: int = 1000,
     ) -> Page:
-        """Who holds evictions, and which: a part of all, or of one session.
+        """Who holds evictions or habits, and which: a part of all, or of one session.
 
         What is there from the first part to the last is in one of them; what comes or goes meanwhile may be.
 

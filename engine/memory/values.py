@@ -1,4 +1,4 @@
-"""What stores that keep bytes write and read: evictions and refused keys as JSON.
+"""What stores that keep bytes write and read: evictions, habits, refused keys and health as JSON.
 
 Reading raises ValueError where a value is damaged, or says what this version does not know.
 """
@@ -10,10 +10,14 @@ from typing import Final
 import msgspec
 
 from turnout.engine.context import Eviction
+from turnout.engine.habits import Habits
+from turnout.engine.health import WELL, Health
 from turnout.engine.memory.stripped import Learnt, Stripped
 
 json_of: Final = msgspec.json.Encoder(order="deterministic").encode
 eviction_in: Final = msgspec.json.Decoder(Eviction).decode
+habits_in: Final = msgspec.json.Decoder(Habits).decode
+_HEALTH: Final = msgspec.json.Decoder(Health).decode
 _LEARNT: Final = msgspec.json.Decoder(dict[str, Stripped])
 
 
@@ -29,3 +33,13 @@ def eviction_json(eviction: Eviction) -> bytes:
 def learnt_in(value: str | bytes) -> Learnt:
     """The refused keys that `json_of` has made a value of."""
     return _LEARNT.decode(value)
+
+
+def health_in(value: str | bytes | None) -> Health:
+    """A target's health. It does no more than to save probes: what nobody can read is none."""
+    if not value:
+        return WELL
+    try:
+        return _HEALTH(value)
+    except ValueError:
+        return WELL

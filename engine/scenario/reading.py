@@ -28,7 +28,6 @@ from turnout.engine.scenario.tables import (
     TOP,
     TURN,
     WORDS,
-    WORDS_NOT_YET,
 )
 from turnout.engine.targets import Format
 from turnout.engine.testing import Raises, Scripted
@@ -160,10 +159,7 @@ class _Reader:
             self._findings.error(path, key, "is false; give true, or leave it out")
 
     def _word(self, path: Place, key: str, word: str, words: tuple[str, ...]) -> None:
-        if word in WORDS_NOT_YET:
-            what = f"is {named(word)}, which is not supported by this version of turnout"
-            self._findings.error(path, key, what)
-        elif word not in words:
+        if word not in words:
             what = f"is {named(word)}, which it cannot be{did_you_mean(word, words)}"
             self._findings.error(path, key, what)
 

@@ -64,9 +64,6 @@ EXPECT: Final[Keys] = {
     "stripped": Table,
 }
 
-WORDS_NOT_YET: Final = frozenset({"cooling"})
-"""What a later version of the format plays."""
-
 _LONGEST: Final = int(MAX_SECS)
 RANGES: Final[Mapping[str, tuple[int, int]]] = {
     "repeat": (1, 1000),

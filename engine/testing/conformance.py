@@ -29,6 +29,8 @@ from typing import Any, Final
 from turnout.engine.classify.verdict import Evidence
 from turnout.engine.context import EMPTY, Cause, Eviction, Identity, SessionContext
 from turnout.engine.errors import MemoryTrouble
+from turnout.engine.habits import NO_HABITS, Habits, Home, Place, Scale
+from turnout.engine.health import WELL, Breaker, Health, answered, failed, tried
 from turnout.engine.memory.protocol import Change, Held, Memory
 from turnout.machines.vocabulary import ErrorKind, RoutingFallbackReason, Standing
 
@@ -124,6 +126,24 @@ async def sweep(memory: Memory, namespace: str = "", *, now: float, most: int = 
 async def kept(memory: Memory, identities: Iterable[Identity], *, now: float = NOW) -> list[str]:
     """The sessions of which something is remembered."""
     return [who.session for who in identities if await memory.read(who, now=now)]
+
+
+def home(target: str = SMALL, at: float = NOW, *, last: str = "", moves: int = 0, route: str = "r") -> Habits:
+    """A session that is at home with a target, and was served by another last."""
+    return Habits(
+        {route: Home(Place(target, "f1", NOW), Place(last or target, "f1", at), moves)}, Scale(1.25, at)
+    )
+
+
+async def habits_of(memory: Memory, who: Identity = WHO, *, now: float = NOW) -> Habits:
+    return (await memory.read(who, now=now)).habits
+
+
+def failing(at: float) -> Callable[[Health], Health]:
+    """A probe that failed, of a target that cools after two."""
+    cause = Cause("t1", at, ErrorKind.UNAVAILABLE, Evidence("status", "status"), 503)
+    breaker = Breaker(failures=2, cool_secs=10.0)
+    return lambda health: failed(health, breaker, cause, wait=None, now=at).health
 
 
 async def evictions_of(memory: Memory, who: Identity = WHO, *, now: float = NOW) -> tuple[Eviction, ...]:
@@ -1019,6 +1039,152 @@ class MemoryConformance:
             await memory.forget("", "s1", now=NOW)
             assert await sweep(memory, now=NOW) == []
             assert await stripped(memory, target=target) == {"effort", "verbosity"}
+
+    # -- what a session gets used to
+
+    @story(handles=2)
+    async def test_what_a_session_got_used_to_is_told_to_every_handle(
+        self, one: Memory, other: Memory
+    ) -> None:
+        assert await habits_of(other) == NO_HABITS
+        assert list(await one.settle(WHO, home(), now=NOW)) == []
+        assert await habits_of(other) == home()
+        assert await evictions_of(other) == ()
+        assert await habits_of(other, Identity("", "s1", "a")) == NO_HABITS
+
+    @story()
+    async def test_habits_are_merged_in_any_order(self, memory: Memory) -> None:
+        some = [
+            home(at=NOW + 2),
+            home(LARGE, NOW + 1, moves=1),
+            home("other", NOW + 3, last=SMALL, route="q"),
+            home(LARGE, NOW + 4, last=SMALL),
+        ]
+        for number, order in enumerate(itertools.permutations(some)):
+            who = Identity("", f"s{number}")
+            for habits in order:
+                await memory.settle(who, habits, now=NOW)
+            found = await habits_of(memory, who)
+            assert {route: (h.home.target, h.last.target) for route, h in found.homes.items()} == {
+                "r": (LARGE, SMALL),
+                "q": ("other", SMALL),
+            }
+            assert found.scale == Scale(1.25, NOW + 4)
+
+    @story()
+    async def test_habits_and_evictions_come_and_go_by_themselves(self, memory: Memory) -> None:
+        await memory.record(WHO, overflow(9000))
+        await memory.settle(WHO, home(), now=NOW)
+        await memory.record(WHO, refusal("image"))
+        context = await memory.read(WHO, now=NOW)
+        assert (len(context.evictions), context.habits) == (2, home())
+        await memory.remove(WHO, context.evictions, now=NOW, why="served")
+        assert await memory.read(WHO, now=NOW) == EMPTY.settle(home())
+        await memory.restore_everywhere("", SMALL, "f1", now=NOW)
+        assert await habits_of(memory) == home()
+
+    @story()
+    async def test_a_session_is_forgotten_with_its_habits(self, memory: Memory) -> None:
+        for agent in ("", "a"):
+            await memory.settle(Identity("", "s1", agent), home(), now=NOW)
+            await memory.settle(Identity("", "s2", agent), home(at=NOW + 9), now=NOW + 9)
+        assert list(await memory.forget("", "s1", now=NOW)) == []
+        assert list(await memory.forget("", "s2", now=NOW)) == []
+        assert [held.identity.session for held in await everyone(memory)] == ["s2", "s2"]
+        assert await habits_of(memory) == NO_HABITS
+        assert await habits_of(memory, Identity("", "s2")) == home(at=NOW + 9)
+
+    @story(ttl_secs=100.0)
+    async def test_habits_last_as_long_as_the_session_is_in_use(self, memory: Memory) -> None:
+        await memory.settle(WHO, home(), now=NOW)
+        await memory.touch(WHO, now=NOW + 60)
+        assert await habits_of(memory, now=NOW + 159) == home()
+        assert await habits_of(memory, now=NOW + 160) == NO_HABITS
+        assert await everyone(memory, now=NOW + 160) == []
+        await memory.record(WHO, overflow(9000), used=NOW + 200)
+        assert await habits_of(memory, now=NOW + 200) == NO_HABITS
+
+    @story(ttl_secs=100.0)
+    async def test_habits_that_come_after_a_session_expired_are_all_that_it_has(self, memory: Memory) -> None:
+        await memory.record(WHO, overflow(9000))
+        changes = await memory.settle(WHO, home(at=NOW + 100), now=NOW + 100)
+        assert [(change.why, change.eviction) for change in changes] == [("expired", overflow(9000))]
+        assert await memory.read(WHO, now=NOW + 100) == EMPTY.settle(home(at=NOW + 100))
+
+    @story(ttl_secs=100.0, max_sessions=2)
+    async def test_sessions_that_hold_only_habits_are_swept_like_others(self, memory: Memory) -> None:
+        for number, who in enumerate(sessions(5)):
+            await memory.settle(who, home(), now=NOW + number)
+        assert await sweep(memory, now=NOW + 50) == []
+        assert await kept(memory, sessions(5), now=NOW + 50) == ["s4", "s5"]
+        assert await sweep(memory, now=NOW + 104) == []
+        assert await everyone(memory, now=NOW + 50) == []
+
+    @story()
+    async def test_habits_are_listed_with_who_has_them(self, memory: Memory) -> None:
+        await memory.settle(WHO, home(), now=NOW)
+        await memory.record(WHO, overflow(9000))
+        await memory.settle(Identity("", "s2"), home(LARGE), now=NOW + 5)
+        assert await everyone(memory) == [
+            Held(WHO, NOW, (overflow(9000),), home()),
+            Held(Identity("", "s2"), NOW + 5, (), home(LARGE)),
+        ]
+
+    # -- how targets are, for all sessions
+
+    @story(handles=2)
+    async def test_a_targets_health_is_told_to_every_handle(self, one: Memory, other: Memory) -> None:
+        assert list(await other.health("", [(SMALL, "f1"), (LARGE, "f1")])) == [WELL, WELL]
+        changed = await one.change_health("", SMALL, "f1", failing(NOW))
+        assert changed == failing(NOW)(WELL)
+        assert list(await other.health("", [(LARGE, "f1"), (SMALL, "f1"), (SMALL, "f2")])) == [
+            WELL,
+            changed,
+            WELL,
+        ]
+        assert list(await other.health("n", [(SMALL, "f1")])) == [WELL]
+        again = await other.change_health("", SMALL, "f1", failing(NOW + 1))
+        assert (again.failures, again.state, again.until) == (2, "open", NOW + 11)
+        assert list(await one.health("", [(SMALL, "f1")])) == [again]
+
+    @story(handles=2)
+    async def test_no_failure_is_lost_between_two_handles(self, one: Memory, other: Memory) -> None:
+        await asyncio.gather(
+            *[memory.change_health("", SMALL, "f1", failing(NOW)) for memory in (one, other) * 20]
+        )
+        assert (await other.health("", [(SMALL, "f1")]))[0].failures == 40
+
+    @story(handles=2)
+    async def test_a_trial_goes_to_one_of_many_who_ask_at_once(self, one: Memory, other: Memory) -> None:
+        breaker = Breaker(failures=2, cool_secs=10.0)
+        for at in (NOW, NOW + 1):
+            await one.change_health("", SMALL, "f1", failing(at))
+        turns = [f"t{number}" for number in range(20)]
+
+        def asking(turn: str) -> Callable[[Health], Health]:
+            return lambda health: tried(health, breaker, turn, now=NOW + 20).health
+
+        told = await asyncio.gather(
+            *[
+                memory.change_health("", SMALL, "f1", asking(turn))
+                for turn, memory in zip(turns, itertools.cycle((one, other)), strict=False)
+            ]
+        )
+        assert len({health.trial for health in told}) == 1
+        assert {health.trial for health in told} < set(turns)
+        await one.change_health("", SMALL, "f1", lambda health: answered(health, now=NOW + 21).health)
+        assert (await other.health("", [(SMALL, "f1")]))[0].state == "closed"
+
+    @story()
+    async def test_health_is_nothing_that_sessions_or_restorations_take_along(self, memory: Memory) -> None:
+        await memory.record(WHO, overflow(9000))
+        cools = await memory.change_health("", SMALL, "f1", failing(NOW))
+        await strip(memory, "seed")
+        await memory.forget("", "s1", now=NOW)
+        await memory.restore_everywhere("", SMALL, "f1", now=NOW)
+        await sweep(memory, now=NOW + 10**9)
+        assert list(await memory.health("", [(SMALL, "f1")])) == [cools]
+        assert await stripped(memory) == {"seed"}
 
     # -- who holds what
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import math
 import re
-from collections.abc import AsyncIterator, Collection, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final, NamedTuple
 
@@ -28,11 +28,15 @@ from redis.backoff import NoBackoff
 from turnout.engine.context import EMPTY, Eviction, Identity, SessionContext
 from turnout.engine.credentials import presentable
 from turnout.engine.errors import ConfigurationError, MemoryRefusal, MemoryTrouble
+from turnout.engine.habits import NO_HABITS, Habits
+from turnout.engine.health import Health
 from turnout.engine.memory import redis_url
 from turnout.engine.memory.ids import shown
 from turnout.engine.memory.protocol import Change, Held, Page, Swept
 from turnout.engine.memory.redis import scripts
 from turnout.engine.memory.redis.rows import (
+    HABITS,
+    HABITS_SCHEMA,
     SCHEMA,
     USE,
     Keys,
@@ -50,7 +54,7 @@ from turnout.engine.memory.redis.rows import (
 from turnout.engine.memory.sqlite import Durability
 from turnout.engine.memory.stripped import Learnt, learn
 from turnout.engine.memory.stripped import keys_of as refused_keys_of
-from turnout.engine.memory.values import eviction_json, json_of, learnt_in
+from turnout.engine.memory.values import eviction_json, health_in, json_of, learnt_in
 from turnout.machines.vocabulary import TurnoutError
 
 _SWEPT_AT_ONCE: Final = 100
@@ -125,7 +129,7 @@ class _Going(NamedTuple):
 
 
 class RedisMemory:
-    """Evictions and refused keys in Redis 6.2 or Valkey, or later ones.
+    """Evictions, habits, refused keys and targets' health in Redis 6.2 or Valkey, or later ones.
 
     Nothing is connected before the first use; one event loop uses it.
 
@@ -194,7 +198,7 @@ class RedisMemory:
             stored = await self._standing(keys, member)
             if not stored.rows:
                 return EMPTY
-            return SessionContext(self._living(keys, stored, now))
+            return SessionContext(self._living(keys, stored, now), self._habits(keys, stored, now))
 
     async def record(
         self, identity: Identity, eviction: Eviction, *, used: float | None = None
@@ -217,6 +221,22 @@ class RedisMemory:
                     if row.newer:
                         return ()  # it is honoured, and what else it says must not be lost
                     merged = row.eviction.merge(eviction) if row.eviction else eviction
+
+    async def settle(self, identity: Identity, habits: Habits, *, now: float) -> tuple[Change, ...]:
+        async with self._telling("settle"):
+            keys, (member, session) = keys_of(identity.namespace), member_of(identity)
+            use = self._use(now, member, session)
+            there, merged = b"", habits
+            while True:
+                put = (HABITS, there, HABITS_SCHEMA, json_of(merged))
+                reply = await self._run(scripts.RECORD, self._in_use(keys, member), *use, *put, durable=True)
+                if isinstance(reply, list):
+                    gone = [row_of(*pair).eviction for pair in _pairs(reply)]
+                    return tuple(Change(now, shown(identity), known, "expired") for known in gone if known)
+                row = row_of(HABITS, reply)
+                if row.newer:
+                    return ()
+                there, merged = reply, (row.habits or NO_HABITS).merge(habits)
 
     async def touch(self, identity: Identity, *, now: float) -> None:
         async with self._telling("touch"):
@@ -295,6 +315,26 @@ class RedisMemory:
                 learnt = json_of(learn(known, configuration, keys, now=now, ttl_secs=self._ttl))
                 there = await self._run(scripts.SWAP, [key], there, learnt, self._span_ms, durable=True)
 
+    async def health(self, namespace: str, targets: Sequence[tuple[str, str]]) -> tuple[Health, ...]:
+        async with self._telling("read health"):
+            keys = keys_of(namespace)
+            found = await self._ask("MGET", *[keys.health(*target) for target in targets])
+            return tuple([health_in(value) for value in found])
+
+    async def change_health(
+        self, namespace: str, target: str, fingerprint: str, change: Callable[[Health], Health]
+    ) -> Health:
+        async with self._telling("keep health"):
+            key = keys_of(namespace).health(target, fingerprint)
+            there = await self._ask("GET", key) or b""
+            while True:
+                changed = change(known := health_in(there))
+                if changed == known:
+                    return changed
+                there = await self._run(scripts.SWAP, [key], there, json_of(changed), self._span_ms)
+                if there is None:
+                    return changed
+
     async def held(
         self,
         namespace: str,
@@ -315,9 +355,12 @@ class RedisMemory:
             members = await self._ask("ZRANGEBYLEX", keys.identities, first, behind, "LIMIT", 0, most)
             held = []
             for stored in await self._look(keys, members):
-                if evictions := list(self._living(keys, stored, now)):
-                    whose = identity_in(namespace, stored.member)
-                    held.append(Held(whose, stored.last_use, SessionContext(evictions).evictions))
+                evictions = SessionContext(self._living(keys, stored, now)).evictions
+                habits = self._habits(keys, stored, now)
+                if evictions or habits:
+                    held.append(
+                        Held(identity_in(namespace, stored.member), stored.last_use, evictions, habits)
+                    )
             return Page(tuple(held), members[-1].hex() if len(members) == most else "")
 
     async def sweep(self, namespace: str, *, now: float, most: int = 1000) -> Swept:
@@ -411,6 +454,12 @@ class RedisMemory:
                     yield row.eviction
                 elif row.standing and row.damage:
                     raise _damaged(key, row.field, row.damage)
+
+    def _habits(self, keys: Keys, stored: Stored, now: float) -> Habits:
+        """What the identity has got used to, if it has not expired."""
+        if self._expired(stored, now):
+            return NO_HABITS
+        return next((row.habits for row in stored.rows if row.habits is not None), NO_HABITS)
 
     def _learnt(self, key: bytes, value: bytes) -> Learnt:
         try:
@@ -567,7 +616,14 @@ def _time(at: float) -> str:
 
 def _until(stored: Stored, now: float) -> tuple[Row, ...]:
     """What was recorded until then, and what nobody can say more of."""
-    return tuple([r for r in stored.rows if r.eviction is None or r.eviction.latest_at <= now])
+    return tuple([row for row in stored.rows if _latest(row) <= now])
+
+
+def _latest(row: Row) -> float:
+    """When a row was recorded last; long ago, if nobody can say."""
+    if row.habits is not None:
+        return row.habits.latest_at
+    return -math.inf if row.eviction is None else row.eviction.latest_at
 
 
 def _is_identity(member: bytes) -> bool:

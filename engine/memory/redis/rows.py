@@ -3,16 +3,17 @@
 All keys of a namespace hold the same hash tag, so in a cluster they are in one slot and one
 script can reach them:
 
-    turnout:{n:NAMESPACE}:i:IDENTITY      hash: `use`, the last one, and an eviction for each other field
+    turnout:{n:NAMESPACE}:i:IDENTITY      hash: `use`, the last one; `habits`; else an eviction for each field
     turnout:{n:NAMESPACE}:identities      sorted set, all of score 0: who is there, in order
     turnout:{n:NAMESPACE}:uses            sorted set: identities by last use
     turnout:{n:NAMESPACE}:sessions        sorted set: sessions by last use
     turnout:{n:NAMESPACE}:epochs          hash: of each target that was restored everywhere `EPOCH SINCE`
     turnout:{n:NAMESPACE}:l:TARGET        string: the keys that a target has refused
+    turnout:{n:NAMESPACE}:h:TARGET        string: how a target's health is
 
 A namespace that is not plain ASCII is there by its digest: `{h:…}`. A session is `LENGTH:ID:`, and
 its identities are that and the agent. An eviction's field is its reason and, as JSON, its target and
-fingerprint; its value, `SCHEMA EPOCH JSON`.
+fingerprint; its value, `SCHEMA EPOCH JSON`. Habits have that form too, and no epoch.
 """
 
 from __future__ import annotations
@@ -23,11 +24,16 @@ from hashlib import sha256
 from typing import Final, NamedTuple
 
 from turnout.engine.context import Eviction, Identity
+from turnout.engine.habits import Habits
 from turnout.engine.memory.ids import kept_id, shown_id
-from turnout.engine.memory.values import eviction_in, json_of
+from turnout.engine.memory.values import eviction_in, habits_in, json_of
 
 SCHEMA: Final = 1
+"""Of an eviction."""
+HABITS_SCHEMA: Final = 2
+"""Of habits: a version that does not know them takes them for an eviction of a newer one."""
 USE: Final = b"use"
+HABITS: Final = b"habits"
 
 _HEAD: Final = re.compile(rb"(\d{1,9}) (\d{1,19}) ")
 _PLAIN: Final = re.compile(r"[A-Za-z0-9._/:-]{0,64}")
@@ -53,6 +59,9 @@ class Keys:
     def learnt(self, target: str, fingerprint: str) -> bytes:
         return self._prefix + b"l:" + target_of(target, fingerprint)
 
+    def health(self, target: str, fingerprint: str) -> bytes:
+        return self._prefix + b"h:" + target_of(target, fingerprint)
+
 
 keys_of: Final = lru_cache(maxsize=1024)(Keys)
 
@@ -70,6 +79,8 @@ class Row(NamedTuple):
     """Whether a newer version has written it, which may have said more than is understood here."""
     damage: str = ""
     """Why it cannot be understood, if no newer version has written it."""
+    habits: Habits | None = None
+    """What it is, if it is no eviction."""
 
 
 class Stored(NamedTuple):
@@ -145,8 +156,10 @@ def row_of(field: bytes, value: bytes, epochs: dict[bytes, bytes] | None = None)
         return Row(field, value, None, standing=True, damage="it does not begin as it should")
     epoch, _, since = (epochs or {}).get(field.partition(b" ")[2], b"0").partition(b" ")
     standing = epochs is None or epoch == head[2]
-    newer = int(head[1]) > SCHEMA
+    newer = int(head[1]) > (HABITS_SCHEMA if field == HABITS else SCHEMA)
     try:
+        if field == HABITS:
+            return Row(field, value, None, True, newer, habits=habits_in(value[head.end() :]))
         eviction = eviction_in(value[head.end() :])
         if field_of(eviction) != field:
             raise ValueError("it stands in the place of another one")

@@ -29,6 +29,8 @@ import msgspec
 
 from turnout.engine.context import EMPTY, Eviction, Identity, SessionContext
 from turnout.engine.errors import ConfigurationError, MemoryRefusal, MemoryTrouble
+from turnout.engine.habits import NO_HABITS, Habits
+from turnout.engine.health import Health
 from turnout.engine.memory.ids import NoText, kept_id, kept_ids, kept_namespace, shown, shown_id
 from turnout.engine.memory.protocol import Change, Held, Page, Swept
 from turnout.engine.memory.sqlite import schema as sql
@@ -50,12 +52,14 @@ from turnout.engine.memory.sqlite.rows import (
     column_of,
     eviction_of,
     executed,
+    habits_of,
     learnt_of,
     named,
     row_of,
 )
 from turnout.engine.memory.sqlite.sweep import EVER, Pass, after
 from turnout.engine.memory.stripped import Learnt, keys_of, learn
+from turnout.engine.memory.values import health_in, json_of
 from turnout.machines.vocabulary import TurnoutError
 
 T = TypeVar("T")
@@ -137,7 +141,7 @@ class _Job(Generic[T]):
 
 
 class SqliteMemory:
-    """Evictions and refused keys in a SQLite file.
+    """Evictions, habits, refused keys and targets' health in a SQLite file.
 
     Nothing is opened before the first use; one event loop uses it.
 
@@ -187,11 +191,14 @@ class SqliteMemory:
         self._closed = False
 
     async def read(self, identity: Identity, *, now: float) -> SessionContext:
-        rows = await self._select("read", sql.READ, (*kept_ids(identity), self._ttl, now))
+        whose = (*kept_ids(identity), self._ttl, now)
+        rows = await self._select("read", sql.READ_ALL, (*whose, *whose))
         if not rows:
             return EMPTY
+        session = kept_id(identity.session)
         try:
-            return SessionContext(self._understood(kept_id(identity.session), rows))
+            habits = NO_HABITS if rows[-1][0] is not None else self._used_to(session, rows.pop()[1])
+            return SessionContext(self._understood(session, rows), habits)
         except _Refusal as why:
             raise self._trouble("read", why) from why
 
@@ -202,6 +209,9 @@ class SqliteMemory:
         return await self._write(
             "record", lambda connection: self._record(connection, identity, eviction, now)
         )
+
+    async def settle(self, identity: Identity, habits: Habits, *, now: float) -> tuple[Change, ...]:
+        return await self._write("settle", lambda connection: self._settle(connection, identity, habits, now))
 
     async def touch(self, identity: Identity, *, now: float) -> None:
         ids = kept_ids(identity)
@@ -279,6 +289,28 @@ class SqliteMemory:
 
         await self._write("keep what was stripped", strip)
 
+    async def health(self, namespace: str, targets: Sequence[tuple[str, str]]) -> tuple[Health, ...]:
+        space, found = kept_namespace(namespace), list[Health]()
+        for target in targets:
+            rows = await self._select("read health", sql.HEALTH, (space, *target))
+            found.append(health_in(rows[0][0] if rows else None))
+        return tuple(found)
+
+    async def change_health(
+        self, namespace: str, target: str, fingerprint: str, change: Callable[[Health], Health]
+    ) -> Health:
+        key = (kept_namespace(namespace), target, fingerprint)
+
+        def swap(connection: sqlite3.Connection) -> Health:
+            row = connection.execute(sql.HEALTH, key).fetchone()
+            known = health_in(row[0] if row else None)
+            changed = change(known)
+            if changed != known and not self._newer:
+                connection.execute(sql.CHANGE_HEALTH, (*key, json_of(changed).decode()))
+            return changed
+
+        return await self._write("keep health", swap)
+
     async def held(
         self,
         namespace: str,
@@ -327,12 +359,7 @@ class SqliteMemory:
         self, connection: sqlite3.Connection, identity: Identity, eviction: Eviction, now: float
     ) -> tuple[Change, ...]:
         ids = kept_ids(identity)
-        expired: list[Eviction] = []
-        if connection.execute(sql.EXPIRED, (*ids, self._ttl, now)).fetchone():
-            expired = self._readable(connection, ids, EVER)
-            connection.execute(sql.FORGET_EVICTIONS, ids)
-            connection.execute(sql.FORGET, ids)
-        changes = tuple([Change(now, shown(identity), gone, "expired") for gone in expired])
+        changes = self._expire(connection, identity, now)
         # one that is damaged is replaced: it tells nobody anything
         for known in self._readable(connection, ids, now):
             if known.key == eviction.key:
@@ -344,6 +371,33 @@ class SqliteMemory:
         connection.execute(sql.RECORD, (*ids, *row_of(eviction), epoch[0] if epoch else 0))
         connection.execute(sql.FIRST_USE if self._newer else sql.USE, (*ids, now))
         return changes
+
+    def _settle(
+        self, connection: sqlite3.Connection, identity: Identity, habits: Habits, now: float
+    ) -> tuple[Change, ...]:
+        ids = kept_ids(identity)
+        changes = self._expire(connection, identity, now)
+        connection.execute(sql.FIRST_USE if self._newer else sql.USE, (*ids, now))
+        known = self._habits(connection, ids)
+        if not self._newer:
+            connection.execute(sql.SETTLE, (json_of(known.merge(habits)).decode(), *ids))
+        return changes
+
+    def _unsettle(self, connection: sqlite3.Connection, ids: tuple[Kept, Kept, Kept], now: float) -> None:
+        """Forget the habits of until then."""
+        row = executed(connection, sql.HABITS, ids).fetchone()
+        if row is not None and row[0] is not None and not self._habits(connection, ids).since(now):
+            executed(connection, sql.SETTLE, (None, *ids))
+
+    def _expire(self, connection: sqlite3.Connection, identity: Identity, now: float) -> tuple[Change, ...]:
+        """Remove what an identity holds, if it has expired."""
+        ids = kept_ids(identity)
+        if connection.execute(sql.EXPIRED, (*ids, self._ttl, now)).fetchone() is None:
+            return ()
+        expired = self._readable(connection, ids, EVER)
+        connection.execute(sql.FORGET_EVICTIONS, ids)
+        connection.execute(sql.FORGET, ids)
+        return tuple([Change(now, shown(identity), gone, "expired") for gone in expired])
 
     def _touch(self, connection: sqlite3.Connection, ids: tuple[str | bytes, ...], now: float) -> None:
         if not self._newer:
@@ -372,6 +426,7 @@ class SqliteMemory:
                 going = [e for e in self._readable(connection, ids, EVER) if e.latest_at <= now]
                 changes += [Change(now, identity, eviction, why) for eviction in going]
             executed(connection, sql.FORGET_UNTIL, (*ids, now))
+            self._unsettle(connection, ids, now)
             executed(connection, sql.LEAVE, ids)
         return changes, after(rows[-1][1]) if only is None and len(rows) == most else None
 
@@ -393,9 +448,13 @@ class SqliteMemory:
         for session, agent, last_use in rows:
             if (who := named(namespace, session, agent)) is None:
                 continue  # nobody can ask for it, and a sweep removes it
-            found = connection.execute(sql.READ, (space, session, agent, self._ttl, now)).fetchall()
-            if evictions := self._understood(session, found):
-                held.append(Held(who, last_use, SessionContext(evictions).evictions))
+            if last_use + self._ttl <= now:
+                continue
+            ids = (space, session, agent)
+            found = connection.execute(sql.READ, (*ids, self._ttl, now)).fetchall()
+            evictions, habits = self._understood(session, found), self._habits(connection, ids)
+            if evictions or habits:
+                held.append(Held(who, last_use, SessionContext(evictions).evictions, habits))
         return held, _cursor(session, after(agent)) if len(rows) == most else ""
 
     def _readable(
@@ -421,6 +480,25 @@ class SqliteMemory:
             except ValueError as why:
                 self._refuse_damage(f"target {row[0]!r} in session {shown_id(session)!r}", why)
         return evictions
+
+    def _habits(self, connection: sqlite3.Connection, ids: tuple[str | bytes, ...]) -> Habits:
+        """What of an identity's habits can be read."""
+        row = executed(connection, sql.HABITS, ids).fetchone()
+        with suppress(ValueError):
+            return habits_of(row[0] if row else None)
+        return NO_HABITS
+
+    def _used_to(self, session: Kept, column: object) -> Habits:
+        """The habits that a column says.
+
+        Raises:
+            _Refusal: it is damaged.
+        """
+        try:
+            return habits_of(column)
+        except ValueError as why:
+            self._refuse_damage(f"session {shown_id(session)!r}", why)
+        return NO_HABITS
 
     def _learnt(self, target: str, rows: Iterable[tuple[str | None]]) -> Learnt:
         for (column,) in rows:  # at most one

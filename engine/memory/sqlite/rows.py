@@ -1,4 +1,4 @@
-"""Evictions, refused keys and whose they are, as rows of a SQLite file."""
+"""Evictions, habits, refused keys and whose they are, as rows of a SQLite file."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from typing import Any, Final
 import msgspec
 
 from turnout.engine.context import Cause, Eviction, Identity
+from turnout.engine.habits import NO_HABITS, Habits
 from turnout.engine.memory.ids import NoText, shown_id
 from turnout.engine.memory.stripped import Learnt
-from turnout.engine.memory.values import json_of, learnt_in
+from turnout.engine.memory.values import habits_in, json_of, learnt_in
 from turnout.machines.vocabulary import RoutingFallbackReason
 
 _FIRST: Final = msgspec.json.Decoder(Cause)
@@ -89,3 +90,16 @@ def learnt_of(column: str) -> Learnt:
         ValueError: it is damaged, or says what this version does not know.
     """
     return learnt_in(column)
+
+
+def habits_of(column: object) -> Habits:
+    """What the column `habits` says.
+
+    Raises:
+        ValueError: it is damaged, or says what this version does not know.
+    """
+    if column is None:
+        return NO_HABITS
+    if not isinstance(column, str):
+        raise ValueError("a column is of another type")
+    return habits_in(column)

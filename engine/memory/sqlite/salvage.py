@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from turnout.engine.context import Eviction, Key, SessionContext
 from turnout.engine.errors import MemoryTrouble
+from turnout.engine.habits import NO_HABITS
 from turnout.engine.memory.ids import NoText, kept_namespace, shown_id
 from turnout.engine.memory.protocol import Held
 from turnout.engine.memory.sqlite.aside import (
@@ -26,7 +27,7 @@ from turnout.engine.memory.sqlite.aside import (
     lost_its_head,
     text,
 )
-from turnout.engine.memory.sqlite.rows import Kept, eviction_of, executed, named
+from turnout.engine.memory.sqlite.rows import Kept, eviction_of, executed, habits_of, named
 from turnout.engine.memory.sqlite.schema import APPLICATION_ID, SCHEMA
 
 _UNREADABLE: Final = (*DAMAGE, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_TOOBIG)
@@ -47,7 +48,8 @@ _EVICTION: Final = _Table(
     (*_WHO, "target", "reason", "fingerprint"),
     ("first", "latest_turn", "latest_at", "size", "refused", "machine", "epoch"),
 )
-_IDENTITY: Final = _Table("identity", _WHO, ("last_use",))
+_IDENTITY: Final = _Table("identity", _WHO, ("last_use", "habits"))
+_OLD_IDENTITY: Final = _IDENTITY._replace(columns=("last_use", "NULL"))
 _TARGET: Final = _Table("target", ("namespace", "target", "fingerprint"), ("epoch", "restored_at"))
 _OLD_TARGET: Final = _TARGET._replace(columns=("epoch", "NULL"))
 
@@ -87,22 +89,27 @@ class Salvage:
         """
         with _opened(self._path) as connection:
             reading = _Reading(connection)
-            columns = {name for _, name, *_ in connection.execute("PRAGMA table_info(target)")}
-            yield from self._held(reading, _epochs(reading, self._kept, columns))
+            columns = {
+                f"{table}.{name}"
+                for table in ("identity", "target")
+                for _, name, *_ in connection.execute(f"PRAGMA table_info({table})")
+            }
+            identities = _IDENTITY if "identity.habits" in columns else _OLD_IDENTITY
+            yield from self._held(reading, identities, _epochs(reading, self._kept, columns))
             self.damaged = reading.damaged or not reading.is_whole()
 
-    def _held(self, reading: _Reading, epochs: dict[_Place, _Epoch]) -> Iterator[Held]:
+    def _held(self, reading: _Reading, identities: _Table, epochs: dict[_Place, _Epoch]) -> Iterator[Held]:
         used: dict[_Place, float | None] = {}
-        for _, session, agent, last_use in reading.rows(_IDENTITY, (self._kept,), between=True):
+        for _, session, agent, last_use, habits in reading.rows(identities, (self._kept,), between=True):
             if (session, agent) not in used:
                 known = reading.only(float, last_use)
                 used[session, agent] = known
-                yield from self._of(reading, epochs, session, agent, known)
+                yield from self._of(reading, epochs, session, agent, known, habits)
         for _, session, agent, *_ in reading.rows(_HOLDER, (self._kept,), between=True):
             if (session, agent) not in used:
                 used[session, agent] = None
                 reading.damaged = True  # its identity was lost
-                yield from self._of(reading, epochs, session, agent, None)
+                yield from self._of(reading, epochs, session, agent, None, None)
 
     def _of(
         self,
@@ -111,14 +118,20 @@ class Salvage:
         session: Kept,
         agent: Kept,
         last_use: float | None,
+        column: object,
     ) -> Iterator[Held]:
         identity = named(self._namespace, session, agent)
         if identity is None:
             reading.damaged = True
             return
         evictions: dict[Key, Eviction] = {}
+        habits = NO_HABITS
+        try:
+            habits = habits_of(column)
+        except ValueError:
+            reading.damaged = True
         rows = list(reading.rows(_EVICTION, (self._kept, session, agent)))
-        reading.damaged |= not rows  # nobody is there who holds nothing
+        reading.damaged |= not (rows or column)  # nobody is there who holds nothing
         for row in rows:
             try:
                 eviction = eviction_of(row[3:-1])
@@ -131,8 +144,8 @@ class Salvage:
                 evictions[eviction.key] = eviction
         if last_use is None:
             last_use = max([eviction.latest_at for eviction in evictions.values()], default=0.0)
-        if evictions and last_use + self._ttl > self._now:
-            yield Held(identity, last_use, SessionContext(evictions.values()).evictions)
+        if (evictions or habits) and last_use + self._ttl > self._now:
+            yield Held(identity, last_use, SessionContext(evictions.values()).evictions, habits)
 
 
 def namespaces_in(path: Path) -> list[str]:
@@ -143,7 +156,9 @@ def namespaces_in(path: Path) -> list[str]:
     """
     with _opened(path) as connection:
         reading = _Reading(connection)
-        found = {row[0] for table in (_IDENTITY, _HOLDER) for row in reading.rows(table, (), between=True)}
+        found = {
+            row[0] for table in (_OLD_IDENTITY, _HOLDER) for row in reading.rows(table, (), between=True)
+        }
     named_so = []
     for kept in found:
         with suppress(ValueError):
@@ -261,7 +276,7 @@ def _see_that_it_is_ours(connection: Connection, path: Path) -> None:
 
 def _epochs(reading: _Reading, namespace: Kept, columns: set[str]) -> dict[_Place, _Epoch]:
     """How often each target was restored everywhere, and when for the last time."""
-    table = _TARGET if "restored_at" in columns else _OLD_TARGET
+    table = _TARGET if "target.restored_at" in columns else _OLD_TARGET
     epochs: dict[_Place, _Epoch] = {}
     for _, target, fingerprint, epoch, since in reading.rows(table, (namespace,), between=True):
         known = reading.only(int, epoch)

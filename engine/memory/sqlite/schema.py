@@ -78,6 +78,11 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
             WHERE eviction.epoch = coalesce(target.epoch, 0) OR eviction.latest_at > target.restored_at
         """,
     ),
+    (
+        # What a session has got used to is one value, merged as one. `chars_per_token` and `target.trial`
+        # never held anything: to drop a column takes an SQLite that not every Python has.
+        "ALTER TABLE identity RENAME COLUMN home TO habits",
+    ),
 )
 """What leads from each schema version to the next. A file's version is its `user_version`."""
 
@@ -87,9 +92,18 @@ READ: Final = """
     SELECT target, reason, fingerprint, first, latest_turn, latest_at, size, refused, machine
     FROM standing WHERE namespace = ? AND session = ? AND agent = ? AND last_use + ? > ?
 """
+_HABITS_ROW: Final = """
+    UNION ALL SELECT NULL, habits, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM identity
+    WHERE namespace = ? AND session = ? AND agent = ? AND last_use + ? > ? AND habits IS NOT NULL
+"""
+READ_ALL: Final = READ + _HABITS_ROW
+HABITS: Final = "SELECT habits FROM identity WHERE namespace = ? AND session = ? AND agent = ?"
+SETTLE: Final = "UPDATE identity SET habits = ? WHERE namespace = ? AND session = ? AND agent = ?"
 DUE: Final = """
-    SELECT 1 FROM standing WHERE namespace = ? AND session = ? AND agent = ?
-    AND last_use + ? > ? AND last_use + ? <= ? LIMIT 1
+    SELECT 1 FROM identity WHERE namespace = ? AND session = ? AND agent = ?
+    AND last_use + ? > ? AND last_use + ? <= ? AND (habits IS NOT NULL OR EXISTS (
+    SELECT 1 FROM standing WHERE standing.namespace = identity.namespace
+    AND standing.session = identity.session AND standing.agent = identity.agent))
 """
 TOUCH: Final = """
     UPDATE identity SET last_use = max(last_use, ?) WHERE namespace = ? AND session = ? AND agent = ?
@@ -107,6 +121,11 @@ STRIP: Final = """
 """
 FIRST_STRIP: Final = """
     INSERT OR IGNORE INTO target (namespace, target, fingerprint, stripped) VALUES (?, ?, ?, ?)
+"""
+HEALTH: Final = "SELECT health FROM target WHERE namespace = ? AND target = ? AND fingerprint = ?"
+CHANGE_HEALTH: Final = """
+    INSERT INTO target (namespace, target, fingerprint, health) VALUES (?, ?, ?, ?)
+    ON CONFLICT DO UPDATE SET health = excluded.health
 """
 RECORD: Final = """
     INSERT OR REPLACE INTO eviction (
@@ -141,7 +160,7 @@ USED_SINCE: Final = """
     SELECT 1 FROM identity WHERE namespace = ? AND session = ? AND last_use + 0.0 > ? LIMIT 1
 """
 LEAVE: Final = """
-    DELETE FROM identity WHERE namespace = ? AND session = ? AND agent = ?
+    DELETE FROM identity WHERE namespace = ? AND session = ? AND agent = ? AND habits IS NULL
     AND NOT EXISTS (SELECT 1 FROM eviction AS held WHERE held.namespace = identity.namespace
     AND held.session = identity.session AND held.agent = identity.agent)
 """
