@@ -125,10 +125,10 @@ class _Model:
 
     __slots__ = ("_due", "_tripped", "state")
 
-    def __init__(self, state: str, *, tripped: bool = False, due: bool = False) -> None:
-        self.state = state
+    def __init__(self, health: Health, now: float, *, tripped: bool = False) -> None:
+        self.state: str = health.state
         self._tripped = tripped
-        self._due = due
+        self._due = health.due(now)
 
     def tripped(self) -> bool:
         """A guard: enough probes in a row have failed."""
@@ -147,7 +147,7 @@ def failed(health: Health, breaker: Breaker, cause: Cause, *, wait: float | None
         wait: the seconds that the target asked to wait, if it did.
     """
     failures = health.failures + 1
-    model = _Model(health.state, tripped=failures >= breaker.failures)
+    model = _Model(health, now, tripped=failures >= breaker.failures)
     step = health_machine.MACHINE.step(model, "failed")
     asked = now + min(wait or 0.0, LONGEST)
     # the longest that was asked for wins; a lease is nothing that was asked for
@@ -165,7 +165,7 @@ def answered(health: Health, *, now: float) -> Moved:
     """The target has answered."""
     if health.state is _CLOSED and not health.failures:
         return Moved(health)
-    model = _Model(health.state)
+    model = _Model(health, now)
     step = health_machine.MACHINE.step(model, "answered")
     return Moved(Health(HealthState(model.state), at=now), (step,))
 
@@ -173,7 +173,7 @@ def answered(health: Health, *, now: float) -> Moved:
 def tried(health: Health, breaker: Breaker, turn: str, *, now: float) -> Moved:
     """A turn asks for the trial. It has it if it is named in what comes back."""
     steps: list[Step] = []
-    model = _Model(health.state, due=health.due(now))
+    model = _Model(health, now)
     for state, trigger in ((_HALF_OPEN, "lapsed"), (_OPEN, "cooled")):
         if model.state == state:
             before = model.state
@@ -189,7 +189,7 @@ def returned(health: Health, turn: str, *, now: float) -> Moved:
     """A turn's trial came to neither an answer nor an error that counts: the next turn may have it."""
     if health.state is not _HALF_OPEN or health.trial != turn:
         return Moved(health)
-    model = _Model(health.state)
+    model = _Model(health, now)
     step = health_machine.MACHINE.step(model, "returned")
     return Moved(
         structs.replace(health, state=HealthState(model.state), until=now, trial="", at=now), (step,)

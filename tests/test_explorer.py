@@ -1,20 +1,25 @@
 """Proof, not only examples: every path of a turn, of every session, and of a probe."""
 
+import health_world
 import probe_world
 import pytest
 from world import (
+    ALL_OPTIONS,
     CAPABILITY,
     EVERY_KIND,
     FRESH,
     NO_IMAGES,
     ONE_OF_EACH,
+    OPTIONS,
     Figures,
     World,
     oldest_first,
     one_turn,
     sessions,
+    sessions_by_effect,
     sessions_by_view,
     turns,
+    with_option,
 )
 
 from turnout.engine.policy import DEFAULT, Policy, case_of
@@ -80,17 +85,29 @@ def test_every_session_keeps_the_rules_where_windows_are_declared(windows: tuple
         all_holds(sessions(World(size, sizes=(None, 50, 51, 101), windows=windows)))
 
 
-@pytest.mark.slow
-def test_every_session_keeps_the_rules_with_all_options_together() -> None:
-    world = World(
-        2,
-        (*ONE_OF_EACH, NO_IMAGES),
-        needs=NEEDS,
-        sizes=(100, 70),
-        options=Options(capability_scope="feature", readmit_below=0.8),
-        windows=(90, 120),
-    )
-    all_holds(sessions(world))
+@pytest.mark.parametrize("size", [1, 2])
+@pytest.mark.parametrize("option", OPTIONS)
+def test_every_session_keeps_the_rules_while_targets_cool(option: str, size: int) -> None:
+    """`tests/proof/report.py` walks ladders up to four so."""
+    all_holds(sessions_by_effect(with_option(option, size)))
+
+
+@pytest.mark.parametrize("size", [1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("option", OPTIONS)
+def test_walking_by_effect_misses_no_context(option: str, size: int) -> None:
+    """It walks orders that no session comes to as well, so it may reach more."""
+    if (option, size) == (ALL_OPTIONS, 2):
+        return  # an hour
+    world = with_option(option, size)
+    plain = sessions(world)
+    all_holds(plain)
+    assert plain.reached <= sessions_by_effect(world).reached
+
+
+def test_whatever_happens_to_a_target_its_health_keeps_the_rules() -> None:
+    seen = health_world.walked()
+    assert not seen.violations, "\n".join(map(str, seen.violations[:5]))
+    assert seen.states > 50
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])

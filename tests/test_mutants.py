@@ -7,15 +7,17 @@ import report
 from mutants import (
     EQUIVALENT,
     Finding,
+    health_findings,
     mutants,
     policy_findings,
     probe_findings,
+    selection_findings,
     standing_findings,
     turn_findings,
 )
 from world import Property, World, sessions
 
-from turnout.machines import probe, standing, turn
+from turnout.machines import health, probe, standing, turn
 from turnout.machines.catalog import MACHINES
 from turnout.machines.stepping import StepMachine
 
@@ -26,6 +28,8 @@ from turnout.machines.stepping import StepMachine
         ("turn", turn_findings),
         ("standing", standing_findings),
         ("probe", probe_findings),
+        ("health", health_findings),
+        ("selection", selection_findings),
         ("policy", policy_findings),
     ],
 )
@@ -44,6 +48,8 @@ def test_the_mutants_are_all_there_are() -> None:
     assert len(list(mutants(turn.DEFINITION))) == arcs * (1 + states - 1 + triggers - 1 + guards - 1) + swaps
     assert len(list(mutants(standing.DEFINITION))) == 5 * (1 + 1 + 2)
     assert len(list(mutants(probe.DEFINITION))) == 15 * (1 + 3 + 5 + 4) + 2
+    assert len(list(mutants(health.DEFINITION))) == 12 * (1 + 2 + 4 + 4) + 3
+    assert len(list(selection_findings())) == 3 * (1 + 2) + 2
     for machine in MACHINES.values():
         made = list(mutants(machine.definition))
         assert len({mutant.name for mutant in made}) == len(made)
@@ -65,7 +71,7 @@ def test_the_report_says_what_was_walked(capsys: pytest.CaptureFixture[str]) -> 
     assert report.figures(1)
     printed = capsys.readouterr().out.splitlines()
     assert printed[1].split()[:-2] == ["one", "turn,", "every", "kind", "of", "outcome", "1", "1", "81"]
-    assert len(printed) == 6
+    assert len(printed) == 13
 
 
 def test_the_report_lists_every_mutant_and_is_content_only_if_none_survived(

@@ -1,8 +1,9 @@
-"""Every machine and the policy with one word changed, and which property notices.
+"""Every machine, the rules of a choice and the policy with one word changed, and which property notices.
 
 A mutant changes one arc (a row for one of its sources): each other destination, each other
 trigger, each other condition, the arc removed, and two arcs of one cell in the other order.
-A mutant of the policy changes one entry to each other action. It is caught if some path
+A mutant of the policy changes one entry to each other action; one of the rules of a choice takes one out,
+changes the order of two, or who is the last resort. It is caught if some path
 violates a property; one that no property catches must stand in `EQUIVALENT`, with the
 reason why it changes nothing that anyone could see.
 """
@@ -11,21 +12,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from types import ModuleType
 from typing import Final, NamedTuple
 
+import health_world
 import probe_world
-from world import EVERY_KIND, Property, World, one_turn, sessions
+from world import EVERY_KIND, Figures, Property, World, one_turn, sessions, sessions_by_effect
 
+from turnout.engine import selection
 from turnout.engine.errors import ConfigurationError
 from turnout.engine.policy import DEFAULT, Action, Policy
-from turnout.machines import probe, standing, turn
+from turnout.engine.selection import Filter
+from turnout.machines import health, probe, standing, turn
 from turnout.machines.stepping import Arc, Definition, Row, StepMachine
 
 _SECOND: Final = "it is tried second: the arc before it takes every turn that has a next target"
+_LATER: Final = "it is tried second: the arc before it takes whatever its own guard would refuse"
 _OPPOSITES: Final = "the two guards are each other's opposite, so their order decides nothing"
 _KINDS: Final = "a parameter_reject is never retried and nothing else is corrected: never do both guards hold"
 _LAST: Final = "it is tried last, and the arcs before it take every probe for which this guard would refuse"
 _ANSWERED: Final = "an answer leaves no refusal, so that the guard always lets it pass"
+_NO_FAILURE: Final = "only a failure can trip, so that the guard always lets it pass"
 _CORRECTED: Final = "once it is corrected, or was refused for another cause, the guard always lets it pass"
 
 EQUIVALENT: Final = {
@@ -41,6 +48,19 @@ EQUIVALENT: Final = {
     "probe: resend in waiting to sending -> [unless can_correct]": _CORRECTED,
     "probe: resend in correcting to sending -> [unless can_correct]": _CORRECTED,
     "probe: resend in correcting to sending -> [unless may_retry]": _CORRECTED,
+    "health: failed in closed to open [tripped] after the next": _OPPOSITES,
+    "health: cooled in open to half_open [due] after the next": _OPPOSITES,
+    "health: lapsed in half_open to open [due] after the next": _OPPOSITES,
+    "health: failed in closed to closed [unless tripped] -> [always]": _LATER,
+    "health: cooled in open to open [unless due] -> [always]": _LATER,
+    "health: lapsed in half_open to half_open [unless due] -> [always]": _LATER,
+    "health: cooled in open to open [unless due] -> [unless tripped]": _NO_FAILURE,
+    "health: lapsed in half_open to half_open [unless due] -> [unless tripped]": _NO_FAILURE,
+    "health: returned in half_open to open -> [unless tripped]": _NO_FAILURE,
+    **{
+        f"health: answered in {state} to closed -> [unless tripped]": _NO_FAILURE
+        for state in ("closed", "open", "half_open")
+    },
     **{
         f"probe: {trigger} in {state} to settled -> [unless {guard}]": _CORRECTED
         for trigger in ("expired", "cancelled", "broken")
@@ -134,7 +154,7 @@ def turn_findings(ladders: Iterable[int] = (1, 2, 3)) -> Iterator[Finding]:
 def standing_findings(ladders: Iterable[int] = (1, 2, 3)) -> Iterator[Finding]:
     """Each mutant of the standing machine, seen through the contexts that are kept with it."""
     for name, definition in mutants(standing.DEFINITION):
-        with _standing_on(StepMachine(definition)):
+        with _on(standing, StepMachine(definition)):
             yield Finding(name, _first_caught(World, ladders))
 
 
@@ -142,6 +162,44 @@ def probe_findings() -> Iterator[Finding]:
     """Each mutant of the probe machine, with each budget of retries until it is caught."""
     for name, definition in mutants(probe.DEFINITION):
         yield Finding(name, _first_caught_probing(StepMachine(definition)))
+
+
+def health_findings() -> Iterator[Finding]:
+    """Each mutant of the health machine."""
+    for name, definition in mutants(health.DEFINITION):
+        with _on(health, StepMachine(definition)):
+            yield Finding(name, health_world.walked().violated)
+
+
+def selection_findings() -> Iterator[Finding]:
+    """The rules of a choice, changed in every way, where all of them are at work."""
+    for name, filters in _other_filters(selection.FILTERS):
+        own, selection.FILTERS = selection.FILTERS, filters  # type: ignore[misc]
+        try:
+            yield Finding(
+                f"selection: {name}", _first_caught(_with_limits, (1, 2, 3), walk=sessions_by_effect)
+            )
+        finally:
+            selection.FILTERS = own  # type: ignore[misc]
+
+
+def _with_limits(size: int) -> World:
+    return World(size, sizes=(50, 101), windows=(60, 100), cools=True, interrupted=False)
+
+
+def _other_filters(filters: tuple[Filter, ...]) -> Iterator[tuple[str, tuple[Filter, ...]]]:
+    for place, rule in enumerate(filters):
+        yield f"{rule.why} removed", (*filters[:place], *filters[place + 1 :])
+        if place + 1 < len(filters):
+            swapped = (filters[place + 1], rule)
+            yield f"{rule.why} after the next", (*filters[:place], *swapped, *filters[place + 2 :])
+        for other in filters:
+            if other is not rule:
+                instead = rule._replace(survivor=other.survivor)
+                yield (
+                    f"{rule.why}, last resort of {other.why}",
+                    (*filters[:place], instead, *filters[place + 1 :]),
+                )
 
 
 def policy_findings(size: int = 2) -> Iterator[Finding]:
@@ -163,9 +221,13 @@ def policy_findings(size: int = 2) -> Iterator[Finding]:
                 yield Finding(name, caught_by)
 
 
-def _first_caught(world: Callable[[int], World], ladders: Iterable[int]) -> tuple[str, ...]:
+def _first_caught(
+    world: Callable[[int], World],
+    ladders: Iterable[int],
+    walk: Callable[[World], Figures] = sessions,
+) -> tuple[str, ...]:
     for size in ladders:
-        if violated := sessions(world(size)).violated:
+        if violated := walk(world(size)).violated:
             return violated
     return ()
 
@@ -178,9 +240,10 @@ def _first_caught_probing(machine: StepMachine) -> tuple[str, ...]:
 
 
 @contextmanager
-def _standing_on(machine: StepMachine) -> Iterator[None]:
-    own, standing.MACHINE = standing.MACHINE, machine  # type: ignore[misc]
+def _on(module: ModuleType, machine: StepMachine) -> Iterator[None]:
+    """Have all that steps a machine step another one."""
+    own, module.MACHINE = module.MACHINE, machine
     try:
         yield
     finally:
-        standing.MACHINE = own  # type: ignore[misc]
+        module.MACHINE = own

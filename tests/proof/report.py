@@ -1,8 +1,8 @@
 """The proof, printed: `python tests/proof/report.py [--ladder N]`.
 
-First what the explorer walked, then every mutant of every machine and of the policy with
-the properties that caught it, and those that change nothing with the reason. Exit status 1
-if a property is violated or a mutant survives without a reason.
+The whole of it takes some minutes. First what the explorer walked, then every mutant of every machine, of
+the rules of a choice and of the policy with the properties that caught it, and those that change nothing with
+the reason. Exit status 1 if a property is violated or a mutant survives without a reason.
 """
 
 from __future__ import annotations
@@ -12,16 +12,30 @@ import sys
 from collections.abc import Iterable
 from time import perf_counter
 
+import health_world
 import probe_world
 from mutants import (
     EQUIVALENT,
     Finding,
+    health_findings,
     policy_findings,
     probe_findings,
+    selection_findings,
     standing_findings,
     turn_findings,
 )
-from world import EVERY_KIND, Figures, World, one_turn, sessions, sessions_by_view
+from world import (
+    ALL_OPTIONS,
+    EVERY_KIND,
+    OPTIONS,
+    Figures,
+    World,
+    one_turn,
+    sessions,
+    sessions_by_effect,
+    sessions_by_view,
+    with_option,
+)
 
 
 def main(arguments: list[str]) -> int:
@@ -33,6 +47,8 @@ def main(arguments: list[str]) -> int:
         ("turn", turn_findings((2, 3))),
         ("standing", standing_findings((2, 3))),
         ("probe", probe_findings()),
+        ("health", health_findings()),
+        ("selection", selection_findings()),
         ("policy", policy_findings()),
     ):
         sound = mutants(title, findings) and sound
@@ -45,11 +61,19 @@ def figures(longest: int) -> bool:
     walked += [_row("all sessions", sessions(World(n))) for n in _upto(min(longest, 3))]
     walked += [_row("all sessions, by view", sessions_by_view(World(n))) for n in _upto(longest)]
     walked += [_row("one turn, with turns that overlap", one_turn(World(min(longest, 3), overlap=True)))]
+    for option in OPTIONS:
+        for n in _upto(min(longest, 3 if option == ALL_OPTIONS else 4)):
+            walked.append(_row(f"health and {option}", sessions_by_effect(with_option(option, n))))
+    health = health_world.walked()
+    print(
+        f"{'one target, whatever happens to it':43}{health.states:10}{len(health.endings):10}"
+        f"{health.secs:9.2f}{len(health.violations):12}"
+    )
     began = perf_counter()
     probes = probe_world.probes()
     violated = [ending for ending in probes if ending.violated]
     print(f"{'one probe':37}{'':16}{len(probes):10}{perf_counter() - began:9.2f}{len(violated):12}")
-    return all(walked) and not violated
+    return all(walked) and not violated and not health.violations
 
 
 def _upto(longest: int) -> range:

@@ -13,15 +13,18 @@ An outcome counts once the turn acts on it: interrupted before, it is nobody's.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from itertools import combinations, permutations
 from time import perf_counter
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from turnout.engine.audit import AttemptRecord
 from turnout.engine.classify.verdict import Evidence, Verdict
 from turnout.engine.context import Cause, Eviction, SessionContext
+from turnout.engine.habits import Home, Place
+from turnout.engine.health import Cooling
 from turnout.engine.policy import DEFAULT_POLICY, Policy
 from turnout.engine.selection import NO_OPTIONS, Options
 from turnout.engine.targets import Target
@@ -31,6 +34,8 @@ from turnout.machines.explore import Choose, walk
 from turnout.machines.stepping import StepMachine
 from turnout.machines.vocabulary import ErrorKind as Kind
 from turnout.machines.vocabulary import RoutingFallbackReason as Reason
+
+T = TypeVar("T")
 
 # -- what can happen
 
@@ -122,6 +127,11 @@ class Property(StrEnum):
     ONCE = "a target is probed at most once per turn"
     NOT_AGAIN = "what answered context_window or capability is not probed again while another is eligible"
     LIFTED = "an option lifts what it says: a feature not needed, a size that is small enough again"
+    COOLING = "who cools is not probed while another is eligible"
+    HOME = (
+        "home is who served first, or next since it was evicted; while it is out the last server goes first"
+    )
+    WHY = "the reason shown is the first rule that matches"
     GATED = "who declares a limit that the turn is beyond is not probed while another is eligible"
     ELIGIBLE = "nothing else rules a target out: one that was unavailable is asked again in its place"
     LAST_RESORT = "if all are out, exactly the one that the rules name is probed"
@@ -151,11 +161,19 @@ Memory = tuple[Remembered, ...]
 """In the order of the first causes."""
 
 
+class AtHome(NamedTuple):
+    """Where a session is at home, and who served it last."""
+
+    home: str
+    last: str
+
+
 class Node(NamedTuple):
     """Where a session stands between two turns: what the store holds, and what was answered."""
 
     store: Memory
     answered: Memory
+    home: AtHome | None = None
 
 
 FRESH: Final = Node((), ())
@@ -173,6 +191,10 @@ class World:
         options: of the route.
         windows: what each target declares, the first ones of the ladder first.
         overlap: whether other turns of the session evict targets meanwhile.
+        cools: whether targets cool, which other sessions decide: any of them when a turn begins, and all of
+            them or no others when it goes on.
+        interrupted: whether turns are interrupted. Where they are is walked without this too, and
+            comes to the same in whatever order the ladder is.
     """
 
     size: int
@@ -184,6 +206,8 @@ class World:
     options: Options = NO_OPTIONS
     windows: Sequence[int | None] = ()
     overlap: bool = False
+    cools: bool = False
+    interrupted: bool = True
     ladder: tuple[Target, ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -208,6 +232,39 @@ class World:
             for at, kept in enumerate(memory)
         )
 
+    def home(self, at: AtHome | None) -> Home | None:
+        """What a store would return of a session's home."""
+        if at is None:
+            return None
+        fingerprints = {target.name: target.fingerprint for target in self.ladder}
+        places = [Place(name, fingerprints[name], time) for time, name in enumerate(at)]
+        return Home(*places)
+
+
+ALL_OPTIONS: Final = "all options together"
+_NEEDS: Final = (frozenset[str](), frozenset({"image"}))
+_BY_FEATURE: Final = {"outcomes": (*ONE_OF_EACH, NO_IMAGES), "needs": _NEEDS}
+OPTIONS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "no option": {},
+    "evictions by feature": {**_BY_FEATURE, "options": Options(capability_scope="feature")},
+    # sizes on both sides of the share, and of a share of the share
+    "readmission": {"sizes": (None, 100, 79, 80, 60), "options": Options(readmit_below=0.8)},
+    "declared windows": {"sizes": (None, 50, 51, 101), "windows": (50, 100)},
+    "affinity": {"options": Options(affinity="home")},
+    ALL_OPTIONS: {
+        **_BY_FEATURE,
+        "sizes": (100, 79),
+        "windows": (90,),
+        "options": Options(capability_scope="feature", readmit_below=0.8, affinity="home"),
+    },
+}
+"""What a route may set, and what makes that tell."""
+
+
+def with_option(name: str, size: int) -> World:
+    """A world in which targets cool, with one of `OPTIONS`."""
+    return World(size, cools=True, interrupted=False, **OPTIONS[name])
+
 
 def kept_in(context: SessionContext) -> Memory:
     """What a context says, as the witness would put it."""
@@ -222,6 +279,10 @@ class Ending(NamedTuple):
     """None if the turn came to no end, so that no session goes on from it."""
     violated: tuple[Property, ...]
     events: tuple[str, ...]
+    learnt: tuple[Remembered, ...] = ()
+    """What the session was told in it, in order."""
+    contradicted: frozenset[tuple[str, str]] = frozenset()
+    """Of what it had been told before, the targets and reasons that no longer hold."""
 
     def __str__(self) -> str:
         told = ", ".join(f"{kept.target} {kept.reason}" for kept in self.before.answered)
@@ -246,6 +307,11 @@ class _Play:
         self.overflowed = 0
         """The largest declared window that has overflowed in this turn."""
         self.answered = list(before.answered)
+        self.learnt: list[Remembered] = []
+        self.gone: set[tuple[str, str]] = set()
+        self.cooling = choose(tuple(_subsets(self.names))) if world.cools else frozenset[str]()
+        first = () if before.home is None else before.home
+        self.order = list(dict.fromkeys((*first, *self.names)))
         self.last_resort = not self.eligible(probed=())
         self.probed: list[str] = []
         self.interrupted = False
@@ -263,16 +329,34 @@ class _Play:
                 options=self.world.options,
                 needs=self.needs,
                 size=self.size,
+                home=self.world.home(self.before.home),
                 machine=self.world.machine,
             )
+            if self.cooling:
+                self.turn.consider(None, self.coolings())
             self.run()
             self.end()
         except Exception as error:  # noqa: BLE001  # what a changed machine does is told, not raised
             self.events.append(repr(error))
             return Ending(self.before, None, (*self.violated, Property.ENDS), tuple(self.events))
-        after = Node(kept_in(self.store), tuple(self.answered))
+        after = Node(kept_in(self.store), tuple(self.answered), self.home_after())
         self.check(Property.MEMORY, after.store == after.answered)
-        return Ending(self.before, after, tuple(self.violated), tuple(self.events))
+        return Ending(
+            self.before,
+            after,
+            tuple(self.violated),
+            tuple(self.events),
+            tuple(self.learnt),
+            frozenset(self.gone),
+        )
+
+    @property
+    def names(self) -> list[str]:
+        return [target.name for target in self.world.ladder]
+
+    def coolings(self) -> dict[str, Cooling]:
+        """The last of the ladder has cooled first."""
+        return {name: Cooling(name, 100.0 - self.names.index(name)) for name in sorted(self.cooling)}
 
     def run(self) -> None:
         try:
@@ -290,13 +374,13 @@ class _Play:
         turn, choose = self.turn, self.choose
         target = turn.target.name
         self.check_choice(target)
-        event, started = choose(WHILE_ASKING)
-        self.interrupt(event, started)
+        if self.world.interrupted:
+            self.interrupt(*choose(WHILE_ASKING))
         outcome = choose(self.world.outcomes)
         self.events.append(f"{target} {outcome.name}")
         self.probed.append(target)
         turn.probed(outcome.verdict, at=self.now(), committed=outcome.committed)
-        self.interrupt(choose(INTERRUPTIONS))
+        self.interrupt_between()
         before = turn.context
         turn.act()
         self.note(target, outcome)
@@ -306,10 +390,13 @@ class _Play:
             self.store = self.store.record(turn.eviction)
 
     def fall_back(self) -> None:
-        self.interrupt(self.choose(INTERRUPTIONS))
+        self.interrupt_between()
         if self.world.overlap:
-            self.other_turn(self.choose((NOTHING, *(target.name for target in self.world.ladder))))
-        self.turn.advance(self.store)
+            self.other_turn(self.choose((NOTHING, *self.names)))
+        if self.world.cools and self.choose((False, True)) and not self.last_resort:
+            self.events.append("all others cool")
+            self.cooling = frozenset(self.names)
+        self.turn.advance(self.store, self.coolings() if self.world.cools else None)
         if self.eligible(self.probed) and not self.last_resort:
             self.check(Property.FALLBACK, not self.turn.ended)
         else:
@@ -324,6 +411,10 @@ class _Play:
             self.probed.append(self.turn.target.name)
         self.turn.interrupt(event, started)
         raise _Interrupted
+
+    def interrupt_between(self) -> None:
+        if self.world.interrupted:
+            self.interrupt(self.choose(INTERRUPTIONS))
 
     def other_turn(self, target: str) -> None:
         """Another turn of the session is told by `target` that it lacks a capability."""
@@ -351,7 +442,9 @@ class _Play:
 
     def eligible(self, probed: Iterable[str]) -> list[str]:
         out = {kept.target for kept in self.answered if self.applies(kept)}.union(probed)
-        return [t.name for t in self.world.ladder if t.name not in out and not self.gated(t)]
+        gated = [target.name for target in self.world.ladder if self.gated(target)]
+        out.update(gated, self.cooling)
+        return [name for name in self.order if name not in out]
 
     def applies(self, kept: Remembered) -> bool:
         """Whether what was told counts in this turn."""
@@ -365,9 +458,9 @@ class _Play:
     def refused_again(self, kept: Remembered) -> bool:
         return any("other" in refused or self.needs >= set(refused) for refused in kept.refused)
 
-    def gated(self, target: Target) -> bool:
-        window = target.context_window
-        return window is not None and (window <= self.overflowed or (self.size or 0) > window)
+    def gated(self, target: Target, overflowed: int | None = None) -> bool:
+        window, overflowed = target.context_window, self.overflowed if overflowed is None else overflowed
+        return window is not None and (window <= overflowed or (self.size or 0) > window)
 
     def check_choice(self, target: str) -> None:
         self.check(Property.ONCE, target not in self.probed)
@@ -377,19 +470,25 @@ class _Play:
             told = [kept for kept in self.answered if kept.target == target]
             self.check(Property.NOT_AGAIN, not any(map(self.applies, told)))
             self.check(Property.LIFTED, not told or target in eligible)
-            in_order = {rung.name: rung for rung in self.world.ladder}
-            self.check(Property.GATED, not self.gated(in_order[target]))
-            places = list(in_order)
-            self.check(Property.ELIGIBLE, places.index(target) <= places.index(eligible[0]))
+            self.check(Property.GATED, not self.gated(self.rung(target)))
+            self.check(Property.COOLING, target not in self.cooling)
+            in_place = self.order.index(target) <= self.order.index(eligible[0])
+            self.check(Property.ELIGIBLE if self.before.home is None else Property.HOME, in_place)
+
+    def rung(self, name: str) -> Target:
+        return next(target for target in self.world.ladder if target.name == name)
 
     def survivor(self) -> str:
-        """Who is nearest to fitting; else a conversation can shrink, a capability does not grow; then who
-        was told first.
+        """Who has cooled first; else who is nearest to fitting; else a conversation can shrink, a capability
+        does not grow; then who was told first.
         """
         told = [kept for kept in self.answered if self.applies(kept)]
         by_first_cause = list(dict.fromkeys(kept.target for kept in told))
-        if too_small := [t for t in self.world.ladder if t.name not in by_first_cause]:
-            return max(too_small, key=lambda target: target.context_window or 0).name
+        others = [name for name in self.order if name not in by_first_cause]
+        if only_cooling := [name for name in others if not self.gated(self.rung(name))]:
+            return max(only_cooling, key=self.names.index)
+        if others:
+            return max(others, key=lambda name: self.rung(name).context_window or 0)
         incapable = {kept.target for kept in told if kept.reason == "capability"}
         return min(by_first_cause, key=lambda target: (target in incapable, by_first_cause.index(target)))
 
@@ -406,7 +505,9 @@ class _Play:
         if effect in REMEMBERED:
             self.remember(self.told_by(target, outcome))
         if self.served and self.last_resort:
-            self.answered = [kept for kept in self.answered if not self.contradicted(target, kept)]
+            gone = [kept for kept in self.answered if self.contradicted(target, kept)]
+            self.gone = {kept[:2] for kept in gone}
+            self.answered = [kept for kept in self.answered if kept not in gone]
 
     def told_by(self, target: str, outcome: Outcome) -> Remembered:
         if outcome.effect is Effect.REMEMBERED_WINDOW:
@@ -422,6 +523,7 @@ class _Play:
         return Remembered(target, str(outcome.effect), refused)
 
     def remember(self, told: Remembered) -> None:
+        self.learnt.append(told)
         for place, kept in enumerate(self.answered):
             if kept[:2] == told[:2]:
                 sizes = [size for size in (kept.size, told.size) if size is not None]
@@ -449,7 +551,37 @@ class _Play:
             record = turn.record()
             told = [told.target for told in (*record.probes, *record.passed_over, *record.not_tried)]
             self.check(Property.TOLD, told[: len(self.probed)] == self.probed)
-            self.check(Property.TOLD, sorted(told) == [target.name for target in self.world.ladder])
+            self.check(Property.TOLD, sorted(told) == self.names)
+            for over in record.passed_over:
+                self.check(Property.WHY, over.why == self.why_out(over.target))
+            settled = turn.settled
+            after = self.before.home if settled is None else AtHome(settled.home.target, settled.last.target)
+            self.check(Property.HOME, after == self.home_after())
+
+    def why_out(self, target: str) -> str:
+        """Why a target was passed over when the turn chose last, or nothing. A last resort chooses once."""
+        answered = self.before.answered if self.last_resort else self.answered
+        overflowed = 0 if self.last_resort else self.overflowed
+        if any(kept.target == target and self.applies(kept) for kept in answered):
+            return "evicted"
+        if self.gated(self.rung(target), overflowed):
+            return "gated"
+        return "cooling" if target in self.cooling else ""
+
+    def home_after(self) -> AtHome | None:
+        """Where the session is at home, as the rules have it."""
+        home = self.before.home
+        if self.world.options.affinity is None or not self.served:
+            return home
+        server = self.probed[-1]
+        if home is None or self.why_out(home.home) == "evicted":
+            return AtHome(server, server)
+        return AtHome(home.home, server)
+
+
+def _subsets(names: Sequence[str]) -> Iterator[frozenset[str]]:
+    for size in range(len(names) + 1):
+        yield from map(frozenset, combinations(names, size))
 
 
 # -- walking
@@ -464,6 +596,8 @@ class Figures:
     paths: int = 0
     secs: float = 0.0
     violations: list[Ending] = field(default_factory=list)
+    reached: set[tuple[frozenset[Remembered], AtHome | None]] = field(default_factory=set)
+    """What sessions may come to remember, whatever its order."""
 
     def add(self, ending: Ending) -> None:
         self.paths += 1
@@ -503,6 +637,7 @@ def sessions(world: World) -> Figures:
             if ending.after is not None and ending.after not in seen:
                 seen.add(ending.after)
                 queue.append(ending.after)
+    figures.reached = {(frozenset(node.answered), node.home) for node in seen}
     figures.secs = perf_counter() - began
     return figures
 
@@ -552,3 +687,95 @@ def oldest_first(memory: Memory) -> Memory:
     """The same memory with the evictions of each target next to the oldest of them."""
     places = list(dict.fromkeys(kept.target for kept in memory))
     return tuple(sorted(memory, key=lambda kept: (places.index(kept.target), kept.reason)))
+
+
+class _View(NamedTuple):
+    """What of a session a turn can depend on."""
+
+    needs: frozenset[str]
+    size: int | None
+    applying: tuple[tuple[str, str, bool], ...]
+    """The evictions that apply to it: target, reason, whether serving contradicts them."""
+    home: AtHome | None
+
+
+_Learnt = tuple[Remembered, ...]
+_Effect = tuple[_Learnt, frozenset[tuple[str, str]], AtHome | None]
+"""What a turn adds to what was told, what it takes from that, and where home is then."""
+
+
+def sessions_by_effect(world: World) -> Figures:
+    """As `sessions`, for worlds with options: a turn is walked once for all contexts that look alike to it.
+
+    The order of the first causes is no part of a context here. Where it counts, since all are evicted,
+    every order is walked, also those that no session comes to. What a turn was told is then merged
+    into each context that looks so. `tests/test_explorer.py` holds it against `sessions`. It stops at the
+    first violation, as `sessions_by_view` does.
+    """
+    began, figures = perf_counter(), Figures(world.size)
+    effects: dict[_View, frozenset[_Effect]] = {}
+    first: tuple[frozenset[Remembered], AtHome | None] = (frozenset(), None)
+    seen, queue = {first}, deque([first])
+    while queue and not figures.violations:
+        told, home = queue.popleft()
+        figures.contexts += 1
+        for needs in world.needs:
+            for size in world.sizes:
+                view, all_out = _view(world, told, home, needs, size)
+                if view not in effects:
+                    effects[view] = frozenset(_effects(world, told, view, figures, every_order=all_out))
+                for learnt, gone, at_home in effects[view]:
+                    after = (_merged(told, learnt, gone), at_home)
+                    if after not in seen:
+                        seen.add(after)
+                        queue.append(after)
+    figures.reached = seen
+    figures.secs = perf_counter() - began
+    return figures
+
+
+def _view(
+    world: World, told: Iterable[Remembered], home: AtHome | None, needs: frozenset[str], size: int | None
+) -> tuple[_View, bool]:
+    """How a context looks to a turn, and whether all targets are evicted for it."""
+    play = _Play(_the_first, replace(world, needs=(needs,), sizes=(size,)), FRESH, SessionContext())
+    applying = sorted(
+        (kept.target, kept.reason, play.contradicted(kept.target, kept))
+        for kept in told
+        if play.applies(kept)
+    )
+    return _View(needs, size, tuple(applying), home), {name for name, *_ in applying} == set(play.names)
+
+
+def _the_first(options: Sequence[T]) -> T:
+    return options[0]
+
+
+def _effects(
+    world: World, told: Iterable[Remembered], view: _View, figures: Figures, *, every_order: bool
+) -> Iterator[_Effect]:
+    alone = replace(world, needs=(view.needs,), sizes=(view.size,))
+    by_target = {
+        target.name: tuple(sorted((k for k in told if k.target == target.name), key=lambda k: k.reason))
+        for target in world.ladder
+    }
+    orders = permutations(by_target) if every_order else [tuple(by_target)]
+    for order in orders:
+        memory = tuple(kept for name in order for kept in by_target[name])
+        for ending in turns(alone, Node(memory, memory, view.home)):
+            figures.add(ending)
+            if ending.after is not None:
+                yield ending.learnt, ending.contradicted, ending.after.home
+
+
+def _merged(
+    told: frozenset[Remembered], learnt: Iterable[Remembered], gone: frozenset[tuple[str, str]]
+) -> frozenset[Remembered]:
+    if not learnt and not gone:
+        return told
+    kept = {one[:2]: one for one in told if one[:2] not in gone}
+    for one in learnt:
+        known = kept.get(one[:2], one)
+        sizes = [size for size in (known.size, one.size) if size is not None]
+        kept[one[:2]] = known._replace(refused=known.refused | one.refused, size=min(sizes, default=None))
+    return frozenset(kept.values())
