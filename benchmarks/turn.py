@@ -4,8 +4,9 @@
 
 With every option off: the choice among three targets of which nothing is declared and nothing is
 remembered. With all on, for a request of 2 KB: to read what it needs and how large it is, and what
-the choice costs more by evictions that may be lifted, declared limits and a pin. Medians, each taken in
-turn with the others. With `--check` the exit status is 1 if a figure is above its limit.
+the choice costs more by evictions that may be lifted, declared limits, a pin, a home, and targets whose
+health this process knows, one of which cools. Medians, each taken in turn with the others. With
+`--check` the exit status is 1 if a figure is above its limit.
 """
 
 from __future__ import annotations
@@ -17,12 +18,17 @@ from statistics import median
 from time import perf_counter_ns
 from typing import Final
 
-from turnout import Options, Policy, Route, Target
+from turnout import Breaker, Habits, InMemory, Options, Policy, Route, Target
 from turnout.engine.attempts import Request
+from turnout.engine.breakers import Breakers
 from turnout.engine.classify.verdict import Evidence
+from turnout.engine.clock import VirtualClock
 from turnout.engine.context import EMPTY, Cause, Eviction, SessionContext
 from turnout.engine.drive import new_turn, wants_of
-from turnout.engine.selection import Selection, Wants
+from turnout.engine.habits import Home, Place
+from turnout.engine.health import failed
+from turnout.engine.memory.keeper import Keeper
+from turnout.engine.selection import Coolings, Selection, Wants
 from turnout.machines.vocabulary import ErrorKind, RoutingFallbackReason
 
 ROUNDS: Final = 300
@@ -32,11 +38,21 @@ ON_LIMIT: Final = 25.0
 
 PLAIN: Final = tuple(Target(name, base_url="https://llm.example/v1") for name in ("a", "b", "c"))
 DECLARED: Final = tuple(
-    Target(name, base_url="https://llm.example/v1", context_window=window, input=("image",))
+    Target(
+        name,
+        base_url="https://llm.example/v1",
+        context_window=window,
+        input=("image",),
+        breaker=Breaker(failures=1),
+    )
     for name, window in (("a", 8_000), ("b", 32_000), ("c", 128_000))
 )
 OFF: Final = Route(id="off", ladder=PLAIN)
-ON: Final = Route(id="on", ladder=DECLARED, options=Options(capability_scope="feature", readmit_below=0.8))
+ON: Final = Route(
+    id="on",
+    ladder=DECLARED,
+    options=Options(capability_scope="feature", readmit_below=0.8, affinity="home"),
+)
 TEXT: Final = "The quick brown fox jumps over the lazy dog, and nobody wonders why it did so. " * 6
 BODY: Final = {
     "messages": [{"role": role, "content": TEXT} for role in ("user", "assistant", "user", "assistant")],
@@ -63,8 +79,32 @@ REMEMBERED: Final = SessionContext(
     [
         evicted(DECLARED[0], RoutingFallbackReason.CAPABILITY),
         evicted(DECLARED[1], RoutingFallbackReason.CONTEXT_WINDOW),
-    ]
+    ],
+    Habits(
+        {
+            "on": Home(
+                Place("c", DECLARED[2].fingerprint, 1.0),
+                Place("b", DECLARED[1].fingerprint, 2.0),
+            )
+        }
+    ),
 )
+
+
+def healths() -> Callable[[], Coolings]:
+    """Who cools, as a turn finds it out where nothing has to be read."""
+    clock = VirtualClock()
+    keeper = Keeper(InMemory(), clock)
+    cause = Cause("t1", 0.0, ErrorKind.UNAVAILABLE, Evidence("told"))
+    which = ("", "b", DECLARED[1].fingerprint)
+
+    async def open_one() -> None:
+        await keeper.change_health(
+            which, lambda h: failed(h, Breaker(failures=1), cause, wait=None, now=clock.now())
+        )
+
+    clock.run(open_one())
+    return lambda: Breakers(keeper, DECLARED, "t2", clock, namespace="", note=print).coolings()
 
 
 def medians(timed: dict[str, Callable[[], object]]) -> dict[str, float]:
@@ -87,11 +127,15 @@ def main(arguments: list[str]) -> int:
     given = parser.parse_args(arguments)
     request, policy = Request(BODY, {}), Policy()
     wants, nothing = wants_of(ON, request), Wants()
+    cooling = healths()
+    assert list(cooling()) == ["b"]
     found = medians(
         {
             "the choice, every option off": lambda: Selection(PLAIN, policy, wants=nothing).rulings(EMPTY),
             "a turn until its first probe, off": lambda: new_turn(OFF, wants, EMPTY),
-            "a turn until its first probe, on": lambda: new_turn(ON, wants, REMEMBERED, pin="b"),
+            "a turn until its first probe, on": lambda: new_turn(
+                ON, wants, REMEMBERED, pin="b", coolings=cooling()
+            ),
             "what the request needs and its size": lambda: wants_of(ON, request),
         }
     )

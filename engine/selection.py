@@ -26,7 +26,7 @@ from turnout.engine.habits import Home, Place
 from turnout.engine.health import Cooling
 from turnout.engine.policy import Policy
 from turnout.engine.printable import named
-from turnout.engine.targets import LIMITS, MODALITIES, Target
+from turnout.engine.targets import LIMITS, Target
 from turnout.machines.vocabulary import RoutingFallbackReason as Reason
 
 Scope = Literal["target", "feature"]
@@ -291,23 +291,9 @@ def excess(target: Target, wants: Wants) -> int:
     return max(0, size + (wants.output or 0) - target.context_window)
 
 
-_SWITCHES: Final[tuple[tuple[Callable[[Target], bool | None], tuple[Feature, ...]], ...]] = (
-    (lambda target: target.tools, (Feature.TOOLS, Feature.TOOL_CHOICE, Feature.TOOL_SCHEMA)),
-    (lambda target: target.structured_output, (Feature.STRUCTURED_OUTPUT,)),
-    (lambda target: target.streaming, (Feature.STREAMING,)),
-)
-"""What a target declares, and what it lacks where it declares false."""
-
-
 def lacking(target: Target, needs: frozenset[str]) -> list[str]:
     """The features that a turn needs and that a target declares not to have."""
-    lacks: list[str] = []
-    if target.input is not None:
-        lacks += [what for what in MODALITIES if what in needs and what not in target.input]
-    for declared, features in _SWITCHES:
-        if declared(target) is False:
-            lacks += [str(feature) for feature in features if feature in needs]
-    return lacks
+    return [what for what in target.absent if what in needs]
 
 
 def _ordered(ladder: Sequence[Target], pin: str | None, home: Home | None) -> tuple[Target, ...]:

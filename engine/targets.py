@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from turnout.engine.audit import Rung
 from turnout.engine.classify.operator import ErrorRule
 from turnout.engine.classify.providers import provider_of
+from turnout.engine.classify.verdict import Feature
 from turnout.engine.credentials import SHORTEST_SECRET, named_like_a_credential, variable_mistake
 from turnout.engine.errors import ConfigurationError
 from turnout.engine.health import Breaker
@@ -59,6 +60,13 @@ MAX_WINDOW: Final = 10**9
 
 MODALITIES: Final = ("text", "image", "audio", "video", "file")
 """What `input` may list; text goes without saying."""
+
+_SWITCHES: Final[Mapping[str, tuple[Feature, ...]]] = {
+    "tools": (Feature.TOOLS, Feature.TOOL_CHOICE, Feature.TOOL_SCHEMA),
+    "structured_output": (Feature.STRUCTURED_OUTPUT,),
+    "streaming": (Feature.STREAMING,),
+}
+"""What a target lacks that declares one of these to be false."""
 
 OWNED: Final[Mapping[str, str]] = {
     "model": "is the target's model id, which is sent with every request",
@@ -233,6 +241,15 @@ class Target(Client):
     def limited(self) -> bool:
         """Whether it declares anything."""
         return bool(self.limits)
+
+    @cached_property
+    def absent(self) -> tuple[str, ...]:
+        """The features that it declares not to have."""
+        lacks = [] if self.input is None else [what for what in MODALITIES[1:] if what not in self.input]
+        for key, features in _SWITCHES.items():
+            if getattr(self, key) is False:
+                lacks += [str(feature) for feature in features]
+        return tuple(lacks)
 
     @cached_property
     def fingerprint(self) -> str:

@@ -20,6 +20,7 @@ from turnout.engine.cli import main
 from turnout.engine.cli.evictions import command as group
 from turnout.engine.context import Identity
 from turnout.engine.memory.protocol import Memory
+from turnout.engine.testing.conformance import home
 
 NOW = time.time()
 WHO, HELPER, OTHER = Identity("", "s1"), Identity("", "s1", "helper"), Identity("", "s2")
@@ -92,6 +93,27 @@ def test_a_session_is_shown_with_the_first_cause_of_each_eviction() -> None:
     assert "by says so in error.message" in told
     assert "t7" not in told
     assert "holds nothing" in evictions("show", "s9").output
+
+
+def test_where_a_session_is_at_home_is_shown_and_moves_with_it() -> None:
+    async def settle(memory: Memory) -> None:
+        await memory.settle(WHO, home(SMALL, NOW, last=LARGE, route="chat"), now=NOW)
+        await memory.settle(Identity("", "s7"), home(LARGE, NOW), now=NOW)
+
+    of_memory(settle)
+    shown = evictions("show", "s1").output
+    assert f"on route chat it is at home with {SMALL} since" in shown
+    assert f"; {LARGE} served last" in shown
+    assert "s7" not in evictions("list").output
+    Path("moved.jsonl").write_text(evictions("export").output)
+    assert "identities taken in: 4" in evictions("import", "moved.jsonl", path="other.db").output
+    assert evictions("import", "moved.jsonl", path="other.db").exit_code == 0
+    for who in (WHO, Identity("", "s7")):
+        moved, there = (
+            of_memory(lambda memory, who=who: memory.read(who, now=NOW + 1), path)
+            for path in ("memory.db", "other.db")
+        )
+        assert moved == there
 
 
 def test_a_target_is_restored_for_one_session_or_an_agent_of_it() -> None:

@@ -30,7 +30,7 @@ from hypothesis.stateful import (
 )
 from redis_server import RedisServer
 
-from turnout import AuditRecord, InMemory, Policy, Route, Router, SqliteMemory, Target, TurnFailed
+from turnout import AuditRecord, InMemory, Options, Policy, Route, Router, SqliteMemory, Target, TurnFailed
 from turnout.engine.clock import VirtualClock
 from turnout.engine.memory.protocol import Change, Memory
 from turnout.engine.memory.redis import RedisMemory
@@ -46,6 +46,8 @@ DEADLINE = 2000.5
 LADDERS = {"main": ("a", "b", "c"), "tolerant": ("c", "a")}
 HONOURED = {"main": {"context_window", "capability"}, "tolerant": {"context_window"}}
 """The reasons that each route evicts for."""
+HOMELY = {"tolerant"}
+"""The routes on which a session has a home."""
 
 BODIES: dict[str, dict[str, Any]] = {
     "text": {"messages": [{"role": "user", "content": "Good morning"}]},
@@ -106,17 +108,41 @@ class Row:
         )
 
 
+Server = tuple[float, str, str]
+"""When it served, its name and its fingerprint."""
+
+
+@dataclass(frozen=True)
+class Lives:
+    """Where a session is at home on a route."""
+
+    home: Server
+    last: Server
+    moves: int = 0
+
+    def merged(self, other: Lives) -> Lives:
+        first = min(self, other, key=lambda lives: (-lives.moves, lives.home))
+        return Lives(first.home, max(self.last, other.last), first.moves)
+
+
 @dataclass
 class Rules:
     """What is remembered, and what no longer is."""
 
     rows: dict[Who, dict[Key, Row]] = field(default_factory=dict)
+    lives: dict[Who, dict[str, Lives]] = field(default_factory=dict)
     used: dict[Who, float] = field(default_factory=dict)
     removed: Counter[tuple[Who, Key, str]] = field(default_factory=Counter)
 
     def now_is(self, now: float) -> None:
-        for who in [who for who in self.rows if self.used[who] + TTL <= now]:
-            self._drop(who, list(self.rows[who]), "expired")
+        for who in [who for who in self.known if self.used[who] + TTL <= now]:
+            self._drop(who, list(self.read(who)), "expired")
+            self.lives.pop(who, None)
+
+    @property
+    def known(self) -> set[Who]:
+        """Of whom anything is remembered."""
+        return {*self.rows, *self.lives}
 
     def read(self, who: Who | None) -> dict[Key, Row]:
         return dict(self.rows.get(who, {})) if who else {}
@@ -126,8 +152,13 @@ class Rules:
         rows[row.key] = rows[row.key].merged(row) if row.key in rows else row
         self.used[who] = max(self.used.get(who, 0.0), row.latest[0])
 
+    def settle(self, who: Who, route: str, lives: Lives, now: float) -> None:
+        mine = self.lives.setdefault(who, {})
+        mine[route] = mine[route].merged(lives) if route in mine else lives
+        self.used[who] = max(self.used.get(who, 0.0), now)
+
     def touch(self, who: Who, now: float) -> None:
-        if who in self.rows and self.used[who] + SLACK <= now:
+        if who in self.known and self.used[who] + SLACK <= now:
             self.used[who] = now
 
     def remove(self, who: Who, read: Sequence[Row], why: str) -> None:
@@ -139,8 +170,9 @@ class Rules:
         )
 
     def forget(self, session: str, agent: str | None) -> None:
-        for who in [who for who in self.rows if who[0] == session and agent in (None, who[1])]:
-            self._drop(who, list(self.rows[who]), "forgotten")
+        for who in [who for who in self.known if who[0] == session and agent in (None, who[1])]:
+            self._drop(who, list(self.read(who)), "forgotten")
+            self.lives.pop(who, None)
 
     def restore_everywhere(self, target: str, fingerprint: str) -> None:
         for who in list(self.rows):
@@ -163,6 +195,7 @@ class Course:
     id: str
     who: Who | None
     final: bool
+    route: str
     ladder: Mapping[str, str]
     """The fingerprint of each target, in order."""
     honours: set[str]
@@ -178,10 +211,16 @@ class Course:
     ended: str = ""
     """By what."""
     restored: Sequence[Row] = ()
+    lives: Lives | None = None
+    """Where the session was at home when it began."""
+    holds: bool = False
+    """Whether anything was remembered when that was read last."""
 
     def begin(self) -> None:
-        self.known = self.rules.read(self.who)
-        eligible = self._eligible()
+        self._read()
+        if self.who and self.route in HOMELY:
+            self.lives = self.rules.lives.get(self.who, {}).get(self.route)
+        eligible = self._in_order()
         self.last_resort = not eligible
         self.asks = eligible[0] if eligible else self._survivor()
 
@@ -208,8 +247,23 @@ class Course:
             self.rules.forget(self.who[0], self.who[1] or None)
         elif self.who:
             self.rules.remove(self.who, self.restored, "served")
-            if self.known and not self.noted:
+            settled = self._settled(now) if by == "answered" else None
+            if settled:
+                self.rules.settle(self.who, self.route, settled, now)
+            elif self.holds and not self.noted:
                 self.rules.touch(self.who, now)
+
+    def _settled(self, now: float) -> Lives | None:
+        if self.route not in HOMELY:
+            return None
+        server = (now, self.asked[-1], self.ladder[self.asked[-1]])
+        if self.lives is None:
+            return Lives(server, server)
+        _, name, fingerprint = self.lives.home
+        lost = self.ladder.get(name) != fingerprint or bool(self.out(name))
+        if lost and server[1:] != (name, fingerprint):
+            return Lives(server, server, self.lives.moves + 1)
+        return None if server[1:] == self.lives.last[1:] else replace(self.lives, last=server)
 
     def out(self, target: str) -> list[Row]:
         """What rules a target out."""
@@ -225,10 +279,14 @@ class Course:
     def not_tried(self) -> list[str]:
         return [] if self.ended == "advance" else self._eligible()
 
+    def _read(self) -> None:
+        self.known = self.rules.read(self.who)
+        self.holds = self.who in self.rules.known
+
     def _go_on(self, now: float) -> None:
         if not self.last_resort and len(self.asked) < len(self.ladder):
-            self.known = self.rules.read(self.who)
-            if eligible := self._eligible():
+            self._read()
+            if eligible := self._in_order():
                 self.asks = eligible[0]
                 return
         self.end("advance", now)
@@ -250,12 +308,21 @@ class Course:
     def _eligible(self) -> list[str]:
         return [target for target in self.ladder if target not in self.asked and not self.out(target)]
 
+    def _in_order(self) -> list[str]:
+        """Those, home first, then who served last."""
+        first = [self.lives.home, self.lives.last] if self.lives else []
+        here = [name for _, name, fingerprint in first if self.ladder.get(name) == fingerprint]
+        eligible = self._eligible()
+        return list(dict.fromkeys([name for name in here if name in eligible] + eligible))
+
     def _survivor(self) -> str:
         def last(target: str) -> tuple[bool, float]:
             rows = self.out(target)
             return any(row.key[2] == REFUSES for row in rows), min(row.first[0] for row in rows)
 
-        return min(self.ladder, key=last)
+        first = [self.lives.home, self.lives.last] if self.lives else []
+        here = [name for _, name, fingerprint in first if self.ladder.get(name) == fingerprint]
+        return min(dict.fromkeys([*here, *self.ladder]), key=last)
 
 
 # -- the world
@@ -390,7 +457,13 @@ class RouterAndRules(RuleBasedStateMachine):
         self.memory: Any = Attended(self.open_memory())
         self.router = Router(
             routes=[
-                Route(id=route, ladder=ladders[route], policy=policies[route], deadline_secs=DEADLINE)
+                Route(
+                    id=route,
+                    ladder=ladders[route],
+                    policy=policies[route],
+                    deadline_secs=DEADLINE,
+                    options=Options(affinity="home" if route in HOMELY else None),
+                )
                 for route in LADDERS
             ],
             memory=self.memory,
@@ -488,11 +561,16 @@ class RouterAndRules(RuleBasedStateMachine):
         held = {(one.identity.session, one.identity.agent): one for one in page.held}
         assert not page.cursor
         assert {who: {_row(e) for e in one.evictions} for who, one in held.items()} == {
-            who: {*rows.values()} for who, rows in self.model.rows.items()
+            who: {*self.model.read(who).values()} for who in self.model.known
         }
         assert {who: one.last_use for who, one in held.items()} == {
-            who: self.model.used[who] for who in self.model.rows
+            who: self.model.used[who] for who in self.model.known
         }
+        assert {
+            who: {route: _lives(home) for route, home in one.habits.homes.items()}
+            for who, one in held.items()
+            if one.habits
+        } == self.model.lives
 
     @invariant()
     def every_removal_was_told(self) -> None:
@@ -529,6 +607,7 @@ class RouterAndRules(RuleBasedStateMachine):
             turn,
             owner if session else None,
             asked.final,
+            asked.route,
             {name: self.prints[name] for name in LADDERS[asked.route]},
             HONOURED[asked.route],
             NEEDED[asked.body],
@@ -610,6 +689,11 @@ class RouterAndRules(RuleBasedStateMachine):
         else:
             failed = isinstance(flight.task.exception(), TurnFailed)
             assert failed is (record.state == "failed") is (course.ended != "answered")
+
+
+def _lives(home: Any) -> Lives:
+    home_and_last = [(place.at, place.target, place.fingerprint) for place in (home.home, home.last)]
+    return Lives(*home_and_last, home.moves)
 
 
 def _row(eviction: Any) -> Row:
