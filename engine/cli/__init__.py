@@ -13,7 +13,7 @@ import click
 
 from turnout.engine.printable import printable
 
-COMMANDS: Final = ("demo", "simulate", "check", "classify", "preview", "evictions", "diagram")
+COMMANDS: Final = ("demo", "simulate", "check", "classify", "preview", "evictions", "replay", "diagram")
 """In the order in which a newcomer meets them."""
 
 FAILED: Final = 1

@@ -1,0 +1,86 @@
+"""Audit records as they were kept: files and folders of JSON lines, read one line at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import BinaryIO, Final, NamedTuple
+
+import msgspec
+
+from turnout.engine.audit import AuditRecord, decode
+
+MAX_LINE: Final = 16_777_216
+"""Bytes of one line with its end, so that no file can fill the memory: 16 MiB."""
+SUFFIX: Final = ".jsonl"
+"""What the files of a folder that are read have in their name; `records.jsonl.1` is one of them."""
+
+
+class _Change(msgspec.Struct):
+    """What a line of `on_change` is recognised by."""
+
+    identity: msgspec.Raw
+    eviction: msgspec.Raw
+    why: str
+
+
+_CHANGE: Final = msgspec.json.Decoder(_Change)
+
+
+class Line(NamedTuple):
+    """A line of a file that should hold records."""
+
+    file: Path
+    number: int
+    record: AuditRecord | None
+    wrong: str = ""
+    """Why there is none; empty for a line that holds something else of Turnout's."""
+    torn: bool = False
+    """It is the last one, and has no end: whoever wrote it was interrupted, or is at it still."""
+
+
+def files_of(paths: Iterable[Path]) -> Iterator[Path]:
+    """Each file itself, and of each folder, however deep, its files of records by their names."""
+    for path in paths:
+        if path.is_dir():
+            yield from sorted(file for file in path.rglob(f"*{SUFFIX}*") if file.is_file())
+        else:
+            yield path
+
+
+def lines_of(paths: Iterable[Path]) -> Iterator[Line]:
+    """Every line that is not empty, in order.
+
+    Raises:
+        OSError: a file cannot be read.
+    """
+    for path in files_of(paths):
+        with path.open("rb") as file:
+            yield from _lines(path, file)
+
+
+def _lines(path: Path, file: BinaryIO) -> Iterator[Line]:
+    number = 0
+    while text := file.readline(MAX_LINE):
+        number += 1
+        if not text.strip():
+            continue
+        whole = text.endswith(b"\n")
+        if not whole and len(text) == MAX_LINE:
+            yield Line(path, number, None, f"is longer than {MAX_LINE} bytes")
+            while (rest := file.readline(MAX_LINE)) and not rest.endswith(b"\n"):
+                pass
+            continue
+        try:
+            yield Line(path, number, decode(text))
+        except (msgspec.DecodeError, UnicodeError) as error:
+            wrong = "" if _is_a_change(text) else f"is no record: {error}"
+            yield Line(path, number, None, wrong, torn=bool(wrong) and not whole)
+
+
+def _is_a_change(text: bytes) -> bool:
+    try:
+        _CHANGE.decode(text)
+    except (msgspec.DecodeError, UnicodeError):
+        return False
+    return True

@@ -1,0 +1,198 @@
+"""A recorded turn, played again on today's machines: no network, no store, no clock, only its record."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from typing import Any, Final, get_args
+
+from msgspec import Struct
+
+from turnout.engine.audit import AuditRecord, ProbeRecord, Rung
+from turnout.engine.context import SessionContext
+from turnout.engine.health import Cooling
+from turnout.engine.policy import Action, Policy
+from turnout.engine.selection import Coolings, Options
+from turnout.engine.targets import Target
+from turnout.engine.turn import Interruption, Turn
+from turnout.machines import turn as turn_machine
+from turnout.machines.stepping import Step, StepMachine, StepRefused
+from turnout.machines.vocabulary import TurnoutError
+
+_INTERRUPTIONS: Final = get_args(Interruption)
+
+
+class Difference(Struct, frozen=True):
+    """The first thing that goes another way today than it was recorded."""
+
+    turn: str
+    session: str
+    step: int
+    """Its place among the recorded steps, from 1."""
+    recorded: str
+    today: str
+
+    @property
+    def digest(self) -> str:
+        """Names this sort of difference, in whatever turn: 8 hexadecimal digits."""
+        return hashlib.sha256(f"{self.recorded}\n{self.today}".encode()).hexdigest()[:8]
+
+
+class _Differs(TurnoutError):
+    """Something went another way."""
+
+    def __init__(self, recorded: str, today: str) -> None:
+        super().__init__(f"{recorded}: today {today}")
+        self.recorded = recorded
+        self.today = today
+
+
+@dataclass(frozen=True, repr=False)
+class RecordedTarget(Target):
+    """A target as a record has it: it is known by what it was known by then."""
+
+    recorded: str = field(default="", kw_only=True)
+    """Its fingerprint."""
+
+    @cached_property
+    def fingerprint(self) -> str:
+        return self.recorded
+
+
+def target_of(rung: Rung) -> Target:
+    """The target that a rung of a recorded ladder stands for."""
+    key = (rung.target, rung.model, rung.format, rung.fingerprint)
+    if (known := _TARGETS.get(key)) is None:
+        if len(_TARGETS) >= _MOST_KNOWN:
+            _TARGETS.clear()
+        told: dict[str, Any] = {
+            "format": rung.format,
+            **{key: tuple(value) if key == "input" else value for key, value in rung.limits.items()},
+        }
+        known = _TARGETS[key] = RecordedTarget(
+            rung.target, model=rung.model, recorded=rung.fingerprint, **told
+        )
+    return known
+
+
+_TARGETS: Final[dict[tuple[str, ...], Target]] = {}
+_MOST_KNOWN: Final = 10_000
+
+
+@lru_cache(maxsize=1024)
+def _policy(table: tuple[tuple[str, str], ...]) -> Policy:
+    return Policy.of_table({case: Action(action) for case, action in table})
+
+
+def turn_of(record: AuditRecord, *, machine: StepMachine = turn_machine.MACHINE) -> Turn:
+    """The turn of a record as it began.
+
+    Raises:
+        ConfigurationError: the record holds what no turn can begin with.
+    """
+    return Turn(
+        [target_of(rung) for rung in record.ladder],
+        policy=_policy(tuple(record.policy.items())),
+        context=SessionContext(record.standings_before),
+        id=record.turn,
+        options=Options(**record.options),
+        needs=frozenset(record.needs),
+        size=record.size,
+        output=record.output,
+        calibrated=record.calibrated,
+        pin=record.pin or None,
+        home=record.home,
+        coolings=_by_target(record.cooling),
+        machine=machine,
+    )
+
+
+def replay(record: AuditRecord, *, machine: StepMachine = turn_machine.MACHINE) -> Difference | None:
+    """Play a recorded turn again. None if it goes the way that it went.
+
+    Args:
+        machine: the turn machine; another one shows what a change of its rows changes.
+
+    Raises:
+        ConfigurationError: the record holds what no turn can begin with.
+    """
+    turn = turn_of(record, machine=machine)
+    try:
+        play_again(record, turn)
+        _compare(record, turn)
+    except _Differs as differs:
+        recorded, today = differs.recorded, differs.today
+    except StepRefused:
+        recorded, today = _told(record.steps[len(turn.steps)]), "no row leads on from there"
+    else:
+        return None
+    return Difference(record.turn, record.caller.session, len(turn.steps), recorded, today)
+
+
+def play_again(record: AuditRecord, turn: Turn) -> None:
+    """Lead a turn that has not begun the way of a record, as far as it goes.
+
+    Raises:
+        TurnoutError: it goes another way.
+    """
+    rereads = {
+        reread.before_step: (SessionContext(reread.evictions), _by_target(reread.cooling))
+        for reread in record.rereads
+    }
+    probes = iter(record.probes)
+    for place, step in enumerate(record.steps):
+        _take(turn, step, next(probes, None) if _is_asked(turn, step) else None, rereads.get(place))
+        if (taken := turn.steps[-1]) != step:
+            raise _Differs(_told(step), _told(taken))
+    if not turn.ended:
+        raise _Differs(f"ended as {record.state}", f"goes on from {turn.state}")
+
+
+def _is_asked(turn: Turn, step: Step) -> bool:
+    """Whether a step is about a target that is asked: with its probe in the record, or none was begun."""
+    return step.trigger == "probed" or (step.trigger in _INTERRUPTIONS and turn.state == "probing")
+
+
+def _take(
+    turn: Turn, step: Step, probe: ProbeRecord | None, reread: tuple[SessionContext, Coolings] | None
+) -> None:
+    if probe is not None and turn.target.name != probe.target:
+        raise _Differs(f"asks {probe.target}", f"asks {turn.target.name}")
+    if step.trigger == "probed" and probe is not None:
+        turn.probed(probe.verdict, probe.attempts, at=probe.at, committed=probe.committed, trial=probe.trial)
+    elif step.trigger in _INTERRUPTIONS:
+        attempts, committed, trial = (
+            ((), False, False) if probe is None else (probe.attempts, probe.committed, probe.trial)
+        )
+        turn.interrupt(step.trigger, attempts, committed=committed, trial=trial)  # type: ignore[arg-type]
+    elif step.trigger == "advance":
+        if turn.state not in ("evicted", "skipped"):
+            raise _Differs(_told(step), f"is {turn.state} by then")
+        context, coolings = reread or (None, None)
+        turn.advance(context, coolings)
+    else:
+        turn.act()
+
+
+def _compare(record: AuditRecord, turn: Turn) -> None:
+    """See that the turn has come to the same, not only by the same steps."""
+    again = turn.record(caller=record.caller)
+    for what in ("passed_over", "not_tried", "restored", "standings_after", "settled"):
+        before, today = getattr(record, what), getattr(again, what)
+        if before != today:
+            raise _Differs(f"{what}: {_names(before)}", _names(today))
+
+
+def _names(value: object) -> str:
+    if isinstance(value, tuple):
+        return ", ".join(str(getattr(one, "target", one)) for one in value) or "nobody"
+    return str(value)
+
+
+def _told(step: Step) -> str:
+    return f"{step.trigger} in {step.source} leads to {step.dest}"
+
+
+def _by_target(cooling: tuple[Cooling, ...]) -> Coolings:
+    return {one.target: one for one in cooling}
