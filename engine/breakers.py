@@ -7,6 +7,7 @@ the turn goes by what this process knows.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from turnout.engine.audit import HealthStep
@@ -16,20 +17,19 @@ from turnout.engine.context import Cause
 from turnout.engine.errors import MemoryTrouble
 from turnout.engine.health import (
     COUNTS,
-    WELL,
     Breaker,
     Health,
     Moved,
-    answered,
     cooling,
     failed,
     needs_trial,
     returned,
     tried,
 )
-from turnout.engine.memory.keeper import Keeper, Which
+from turnout.engine.memory.shared_health import SharedHealth, Which
 from turnout.engine.selection import Coolings
 from turnout.engine.targets import Target
+from turnout.machines.stepping import Step
 
 
 class _Watched(NamedTuple):
@@ -49,7 +49,7 @@ class Breakers:
 
     def __init__(
         self,
-        keeper: Keeper,
+        health: SharedHealth,
         ladder: Sequence[Target],
         turn: str,
         clock: Clock,
@@ -57,13 +57,13 @@ class Breakers:
         namespace: str,
         note: Callable[[MemoryTrouble], None],
     ) -> None:
-        self._keeper = keeper
+        self._health = health
         self._watched = {
             target.name: _Watched((namespace, target.name, target.fingerprint), target.breaker)
             for target in ladder
             if target.breaker is not None
         }
-        self._turn = turn
+        self._turn = turn or f"{id(self):x}"
         self._clock = clock
         self._note = note
         self._tried: set[str] = set()
@@ -76,7 +76,7 @@ class Breakers:
         """Who cools now."""
         if self._watched:
             try:
-                await self._keeper.read_health([watched.which for watched in self._watched.values()])
+                await self._health.look([watched.which for watched in self._watched.values()])
             except MemoryTrouble as trouble:
                 self._note(trouble)
         return self.coolings()
@@ -85,7 +85,7 @@ class Breakers:
         """Who cools now, as far as this process knows."""
         now = self._clock.now()
         found = {
-            name: cooling(name, self._keeper.health_of(watched.which), self._turn, now=now)
+            name: cooling(name, self._health.of(watched.which), self._turn, now=now)
             for name, watched in self._watched.items()
         }
         return {name: cools for name, cools in found.items() if cools is not None}
@@ -96,52 +96,59 @@ class Breakers:
         One that has cooled is asked by one turn only; this sees to it that it is this one.
         """
         watched = self._watched.get(target.name)
-        if watched is None or not needs_trial(self._keeper.health_of(watched.which), self._turn):
+        if watched is None or not needs_trial(self._health.of(watched.which), self._turn):
             return True
-        self._trials.add(target.name)  # before it is known: who leaves meanwhile returns it
         now = self._clock.now()
-        moved = await self._change(target.name, lambda h: tried(h, watched.breaker, self._turn, now=now))
-        if needs_trial(moved.health, self._turn):
-            self._trials.discard(target.name)
-            return False
-        self._tried.add(target.name)
-        return True
+        seen: list[Step] = []
+
+        def event(health: Health) -> Moved:
+            moved = tried(health, watched.breaker, self._turn, now=now)
+            seen[:] = moved.steps
+            return moved
+
+        self._trials.add(target.name)  # before it is known: who leaves meanwhile returns it
+        try:
+            await self._health.asked_for(watched.which, event)
+        except MemoryTrouble as trouble:
+            self._note(trouble)
+        health = self._health.of(watched.which)
+        if health.trial == self._turn:
+            self._tried.add(target.name)
+            self._keep(target.name, Moved(health, tuple(seen)))
+            return True
+        self._trials.discard(target.name)
+        return not needs_trial(health, self._turn)
 
     def on_trial(self, target: str) -> bool:
         """Whether this turn has asked for the target's trial, and got it."""
         return target in self._tried
 
-    async def settled(self, target: Target, verdict: Verdict | None) -> None:
+    def settled(self, target: Target, verdict: Verdict | None) -> None:
         """A probe was settled, by an answer or by an error."""
         if (watched := self._watched.get(target.name)) is None:
             return
         now = self._clock.now()
         if verdict is None:
             self._trials.discard(target.name)
-            if self._keeper.health_of(watched.which) != WELL:
-                await self._change(target.name, lambda health: answered(health, now=now))
+            self._keep(target.name, self._health.answered(watched.which))
         elif verdict.kind in COUNTS:
             self._trials.discard(target.name)
-            cause = Cause(
-                self._turn, now, verdict.kind, verdict.evidence, status=verdict.status, code=verdict.code
+            cause, wait = (
+                Cause(self._turn, now, verdict.kind, verdict.evidence, verdict.status),
+                verdict.retry_after,
             )
-            wait = verdict.retry_after
-            await self._change(
-                target.name, lambda health: failed(health, watched.breaker, cause, wait=wait, now=now)
-            )
+            event = partial(failed, breaker=watched.breaker, cause=cause, wait=wait, now=now)
+            self._keep(target.name, self._health.happened(watched.which, event))
 
-    async def give_back(self) -> None:
+    def give_back(self) -> None:
         """The trials that came to nothing."""
-        now = self._clock.now()
         while self._trials:
-            await self._change(self._trials.pop(), lambda health: returned(health, self._turn, now=now))
+            name = self._trials.pop()
+            event = partial(returned, turn=self._turn, now=self._clock.now())
+            self._keep(name, self._health.happened(self._watched[name].which, event))
 
-    async def _change(self, target: str, change: Callable[[Health], Moved]) -> Moved:
-        moved, trouble = await self._keeper.change_health(self._watched[target].which, change)
-        if trouble is not None:
-            self._note(trouble)
+    def _keep(self, target: str, moved: Moved) -> None:
         health = moved.health
         self.steps += tuple(
             [HealthStep(target, step, health.at, health.failures, health.until) for step in moved.steps]
         )
-        return moved

@@ -25,17 +25,17 @@ from turnout.engine.errors import (
     UpstreamError,
     told,
 )
-from turnout.engine.habits import NO_HABITS, Habits
+from turnout.engine.habits import NO_HABITS, Habits, served_last
 from turnout.engine.identity import Asking
 from turnout.engine.memory.bounded import BoundedMemory
-from turnout.engine.memory.keeper import Keeper
+from turnout.engine.memory.shared_health import SharedHealth
 from turnout.engine.probe import Probe, Streaming, ask
 from turnout.engine.redaction import Redactor
 from turnout.engine.route import Route
 from turnout.engine.secrets import secrets_of
 from turnout.engine.selection import NONE_COOLS, Coolings, Wants
 from turnout.engine.sse import StreamEvent
-from turnout.engine.targets import Target, usable
+from turnout.engine.targets import usable
 from turnout.engine.turn import Interruption, Turn
 from turnout.machines.vocabulary import TurnoutError
 
@@ -50,7 +50,7 @@ Failure = UpstreamError | DeadlineExceeded | TurnBroken
 class Surroundings:
     """What every turn of a router has around it."""
 
-    keeper: Keeper
+    health: SharedHealth
     namespace: str
     attempt: Attempt
     clock: Clock
@@ -87,15 +87,13 @@ class Drive:
         self._breakers: Breakers | None = None
         if route.has_breakers:
             self._breakers = Breakers(
-                around.keeper,
+                around.health,
                 route.ladder,
                 self._id,
                 self._clock,
                 namespace=around.namespace,
                 note=memory.note,
             )
-        self._untold: tuple[Target, Verdict | None] | None = None
-        """What a probe has shown of its target's health, and the others do not know."""
         self._probe: Probe | None = None
         self._streaming: Streaming | None = None
         self._pulling = False
@@ -254,6 +252,8 @@ class Drive:
             probe.interrupt(trigger)
             self._probe = None
         self._turn.interrupt(trigger, attempts, committed=committed, trial=trial)
+        if self._breakers is not None:
+            self._breakers.give_back()
 
     async def _expire_unread(self) -> None:
         """The deadline of a stream that nobody reads just now: it holds its connection no longer."""
@@ -300,10 +300,8 @@ class Drive:
             outcome = await ask(probe, self._request, self._around.attempt, self._clock, self._deadline)
             if isinstance(outcome, Streaming):
                 self._streaming = outcome
-                if (
-                    self._breakers is not None
-                ):  # it is well enough to answer: others need not wait for the end
-                    self._around.later(self._breakers.settled(probe.target, None))
+                if self._breakers is not None:  # it answers: others need not wait for the end
+                    self._breakers.settled(probe.target, None)
                 return outcome
             self._classify(probe)
             if turn.eviction is not None:
@@ -311,7 +309,6 @@ class Drive:
             if not turn.ended:
                 again = await self._memory.read() if turn.may_go_on else None
                 if self._breakers is not None:
-                    await self._tell_health()
                     await self._choose(again)
                 wanted.check()
                 turn.advance(again)
@@ -329,11 +326,6 @@ class Drive:
         while target is not None and target.name not in coolings and not await breakers.may_ask(target):
             coolings = breakers.coolings()
             target = self._turn.consider(None, coolings)
-
-    async def _tell_health(self) -> None:
-        untold, self._untold = self._untold, None
-        if untold is not None and self._breakers is not None:
-            await self._breakers.settled(*untold)
 
     def _on_trial(self, probe: Probe) -> bool:
         return self._breakers is not None and self._breakers.on_trial(probe.target.name)
@@ -365,7 +357,9 @@ class Drive:
             committed=probe.committed,
             trial=self._on_trial(probe),
         )
-        self._untold = probe.target, probe.verdict
+        if self._breakers is not None:
+            self._breakers.settled(probe.target, probe.verdict)
+            self._breakers.give_back()
         self._turn.act()
         self._learn(probe, answered=probe.verdict is None)
 
@@ -399,19 +393,20 @@ class Drive:
             target, keys = self._learnt.target, self._learnt.stripped
             await self._memory.strip(target.name, target.fingerprint, target.configuration, keys)
         await self._memory.keep_books(self._turn.restored, self._habits(), final=self._asking.caller.final)
-        if self._breakers is not None:
-            await self._tell_health()
-            await self._breakers.give_back()
 
     def _habits(self) -> Habits:
         """What the session has got used to in this turn."""
-        home = self._turn.settled
-        return NO_HABITS if home is None else Habits({self._route.id: home})
+        home, before = self._turn.settled, self._turn.home
+        if home is None:
+            return NO_HABITS
+        if before is not None and home.home == before.home:
+            home = served_last(home.last)
+        return Habits({self._route.id: home})
 
     async def _keep_books_whatever_happens(self) -> None:
         """A caller who leaves now takes no removal along."""
         final = self._asking.caller.final
-        if not (self._turn.restored or self._turn.settled or final or self._learnt or self._breakers):
+        if not (self._turn.restored or self._turn.settled or final or self._learnt):
             await self._keep_books()
             return
         wanted = Wanted()

@@ -52,6 +52,11 @@ def settled(home: Home | None, served: Place, *, out: bool) -> Home | None:
     return None if _same(served, home.last) else structs.replace(home, last=served)
 
 
+def served_last(place: Place) -> Home:
+    """What is told of a turn that moved no home: one that was forgotten meanwhile does not come back."""
+    return Home(place, place, -1)
+
+
 def _same(one: Place, other: Place) -> bool:
     return (one.target, one.fingerprint) == (other.target, other.fingerprint)
 

@@ -2,7 +2,8 @@
 
 Everything here is pure. A store keeps a `Health` for each target and swaps it for what these functions make
 of it; `breakers.py` asks them for one turn. Times are in seconds since 1970, so that processes
-can share them and a restart changes nothing.
+can share them and a restart changes nothing; what a clock has told that is not ours is believed
+as far as it can be true.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from msgspec import Struct, structs
 
 from turnout.engine.context import Cause
 from turnout.engine.errors import ConfigurationError
+from turnout.engine.printable import named
 from turnout.machines import health as health_machine
 from turnout.machines.stepping import Step
 from turnout.machines.vocabulary import ErrorKind, HealthState
@@ -26,10 +28,13 @@ COUNTS: Final = frozenset({ErrorKind.UNAVAILABLE, ErrorKind.QUOTA_OR_BILLING})
 """The kinds of error that say something of a target's health."""
 
 LONGEST: Final = 86_400.0
-"""Seconds that a target cools at most, whatever it asks for: a day. A time that lies further ahead was told
-by a clock that was wrong, and does not count.
+"""Seconds that a target cools at most, whatever it asks for: a day."""
+SKEW: Final = 60.0
+"""Seconds that the clocks of two processes may be apart. What was told further ahead than that was told by a
+clock that was wrong: it does not count, and a trial tells what does.
 """
 MOST_FAILURES: Final = 1000
+HUGE: Final = 10**15
 _DOUBLED: Final = 30
 """More openings in a row lengthen nothing any more."""
 
@@ -66,8 +71,10 @@ def mistakes(values: Mapping[str, object]) -> Iterator[tuple[str, str]]:
     for key in unusable:
         yield key, f"is {_told(seconds[key])}; give seconds above 0, at most {LONGEST:g}"
     if not unusable and cool > longest:
-        key = "cool_secs" if "cool_secs" in values else "max_cool_secs"
-        yield key, f"is {_told(seconds[key])}: the first cooling is longer than the longest; give less"
+        if "cool_secs" in values:
+            yield "cool_secs", f"is {_told(cool)}, more than max_cool_secs ({_told(longest)}); give less"
+        else:
+            yield "max_cool_secs", f"is {_told(longest)}, less than cool_secs ({_told(cool)}); give more"
 
 
 def _is_a_time(value: object) -> bool:
@@ -75,7 +82,9 @@ def _is_a_time(value: object) -> bool:
 
 
 def _told(value: object) -> str:
-    return f"{value:g}" if type(value) is float else str(value)[:20]
+    if type(value) not in (int, float):
+        return str(value) if isinstance(value, bool) else named(value)
+    return "too large" if HUGE < abs(value) < float("inf") else f"{value:g}"  # type: ignore[arg-type]
 
 
 class Health(Struct, frozen=True, omit_defaults=True):
@@ -91,13 +100,18 @@ class Health(Struct, frozen=True, omit_defaults=True):
     trial: str = ""
     """The turn that has the trial."""
     cause: Cause | None = None
-    """What failed last, without its message: that is another session's."""
+    """What failed last: its turn, kind and status, and nothing that it said."""
     at: float = 0.0
     """When it came to be so."""
 
     def due(self, now: float) -> bool:
         """Whether its time is up."""
-        return not now < self.until <= now + LONGEST
+        return not (now < self.until <= now + LONGEST + SKEW and self.at <= now + SKEW)
+
+    @property
+    def clean(self) -> bool:
+        """Whether nothing speaks against it."""
+        return self.state is _CLOSED and not self.failures
 
 
 WELL: Final = Health()
@@ -123,12 +137,13 @@ class Moved(NamedTuple):
 class _Model:
     """What the machine steps."""
 
-    __slots__ = ("_due", "_tripped", "state")
+    __slots__ = ("_due", "_on_trial", "_tripped", "state")
 
-    def __init__(self, health: Health, now: float, *, tripped: bool = False) -> None:
+    def __init__(self, health: Health, now: float, *, turn: str = "", tripped: bool = False) -> None:
         self.state: str = health.state
         self._tripped = tripped
         self._due = health.due(now)
+        self._on_trial = health.trial == turn != ""
 
     def tripped(self) -> bool:
         """A guard: enough probes in a row have failed."""
@@ -138,32 +153,39 @@ class _Model:
         """A guard: the time is up."""
         return self._due
 
+    def on_trial(self) -> bool:
+        """A guard: it is told by the turn that has the trial."""
+        return self._on_trial
+
 
 def failed(health: Health, breaker: Breaker, cause: Cause, *, wait: float | None, now: float) -> Moved:
     """A probe was settled by an error that counts.
 
     Args:
-        cause: what it was.
+        cause: what it was, and in which turn.
         wait: the seconds that the target asked to wait, if it did.
     """
     failures = health.failures + 1
-    model = _Model(health, now, tripped=failures >= breaker.failures)
+    model = _Model(health, now, turn=cause.turn, tripped=failures >= breaker.failures)
     step = health_machine.MACHINE.step(model, "failed")
+    # its turn, kind and status; what it said, its codes too, are another session's
+    cause = Cause(cause.turn, cause.at, cause.kind, cause.evidence, status=cause.status)
+    if model.state == _HALF_OPEN:  # nothing that is asked for reaches beyond the trial
+        return Moved(structs.replace(health, failures=failures), (step,))
     asked = now + min(wait or 0.0, LONGEST)
     # the longest that was asked for wins; a lease is nothing that was asked for
     lasts = health.state is not _HALF_OPEN and not health.due(now)
     until = max(asked, health.until) if lasts else asked
-    openings = health.openings
+    openings = min(max(health.openings, 0), _DOUBLED)
     if model.state == _OPEN and health.state is not _OPEN:
         until = max(until, now + min(breaker.cool_secs * 2**openings, breaker.max_cool_secs))
-        openings = min(openings + 1, _DOUBLED)
-    cause = structs.replace(cause, message="", features=())
+        openings += 1
     return Moved(Health(HealthState(model.state), failures, openings, until, "", cause, now), (step,))
 
 
 def answered(health: Health, *, now: float) -> Moved:
     """The target has answered."""
-    if health.state is _CLOSED and not health.failures:
+    if health.clean:
         return Moved(health)
     model = _Model(health, now)
     step = health_machine.MACHINE.step(model, "answered")
@@ -189,7 +211,7 @@ def returned(health: Health, turn: str, *, now: float) -> Moved:
     """A turn's trial came to neither an answer nor an error that counts: the next turn may have it."""
     if health.state is not _HALF_OPEN or health.trial != turn:
         return Moved(health)
-    model = _Model(health, now)
+    model = _Model(health, now, turn=turn)
     step = health_machine.MACHINE.step(model, "returned")
     return Moved(
         structs.replace(health, state=HealthState(model.state), until=now, trial="", at=now), (step,)
@@ -200,14 +222,10 @@ def cooling(target: str, health: Health, turn: str, *, now: float) -> Cooling | 
     """Whether a turn has to pass a target over just now."""
     if health.state is _CLOSED or health.due(now) or health.trial == turn != "":
         return None
-    return Cooling(target, health.until, health.trial, health.cause)
+    cause = health.cause and structs.replace(health.cause, message="", code="", features=())
+    return Cooling(target, health.until, health.trial, cause)
 
 
 def needs_trial(health: Health, turn: str) -> bool:
     """Whether a turn that may ask a target needs its trial for that, and has not got it."""
     return health.state is not _CLOSED and (health.trial != turn or not turn)
-
-
-def later(one: Health, other: Health) -> Health:
-    """Of two, the one that came about later."""
-    return one if one.at >= other.at else other

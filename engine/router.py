@@ -39,6 +39,7 @@ from turnout.engine.memory.ids import shown
 from turnout.engine.memory.keeper import Keeper
 from turnout.engine.memory.operations import BringBack, Forget, Restore
 from turnout.engine.memory.protocol import Change, Memory
+from turnout.engine.memory.shared_health import SharedHealth
 from turnout.engine.memory.sqlite import SqliteMemory
 from turnout.engine.policy import Policy
 from turnout.engine.preview import Preview
@@ -146,11 +147,13 @@ class Router:
             raise ConfigurationError(f"namespace is {namespace!r}, which is no Unicode; give another one")
         self._on_memory_error: OnMemoryError = on_memory_error
         self._clock = clock if clock is not None else SystemClock()
-        self._keeper = Keeper(
-            memory if memory is not None else SqliteMemory(DEFAULT_MEMORY),
+        memory = memory if memory is not None else SqliteMemory(DEFAULT_MEMORY)
+        self._keeper = Keeper(memory, self._clock, timeout_ms=memory_timeout_ms, on_change=on_change)
+        self._health = SharedHealth(
+            memory,
             self._clock,
             timeout_ms=memory_timeout_ms,
-            on_change=on_change,
+            is_left_alone=lambda: self._keeper.is_left_alone,
         )
         self._upstream: HttpUpstream | CallUpstream
         if call is None:
@@ -163,7 +166,7 @@ class Router:
             self._upstream = CallUpstream(call, self._clock, capture)
         self._calls = call is not None
         self._around = Surroundings(
-            keeper=self._keeper,
+            health=self._health,
             namespace=self._namespace,
             attempt=self._upstream,
             clock=self._clock,
@@ -347,7 +350,7 @@ class Router:
                     notes.append(str(trouble))
             if chosen.has_breakers:
                 breakers = Breakers(
-                    self._keeper,
+                    self._health,
                     chosen.ladder,
                     "",
                     self._clock,
@@ -417,6 +420,7 @@ class Router:
         try:
             await self._upstream.close()
         finally:
+            await self._health.close()
             await self._keeper.close()
 
     async def __aenter__(self) -> Self:

@@ -220,6 +220,11 @@ class Turn:
         return tuple(e for e in served.evictions if e.contradicted_by(self._selection.wants.needs))
 
     @property
+    def home(self) -> Home | None:
+        """Where the session was at home, where the route goes by that."""
+        return self._selection.home
+
+    @property
     def settled(self) -> Home | None:
         """What this turn has made of the session's home; None if it stays as it is."""
         if self._options.affinity is None or self.state != _SERVED:
@@ -487,6 +492,8 @@ class Turn:
             if eviction.latest_turn == self.id:
                 context = context.record(eviction)
         if context.evictions != self._context.evictions or coolings != self._coolings:
+            if self._rereads and self._rereads[-1].before_step == len(self._steps):
+                self._rereads.pop()  # the choice was made again
             self._rereads.append(Reread(len(self._steps), context.evictions, tuple(coolings.values())))
         self._context, self._coolings = context, coolings
 

@@ -6,9 +6,11 @@ breaker, and the target cools: in `open` every turn passes it over. Once its tim
 (`due`), the first turn that would ask it gets the one trial: `cooled` leads to `half_open`,
 where all others go on passing it over. Any answer closes, whoever got it. A trial that fails
 opens again, for twice as long; one that comes to neither, since the caller left or the
-request was at fault, is `returned`, and the next turn that comes may have it.
+request was at fault, is `returned`, and the next turn that comes may have it. What a turn
+that began before the trial learns late decides nothing of it (`on_trial`).
 
-`lapsed` is a trial of which nothing was heard until its lease ran out: its process has died.
+`lapsed` is a trial of which nothing was heard until its lease ran out: its process has died,
+or its target hangs.
 
 This is the only memory that `unavailable` ever has. It belongs to the target, not to a
 session: no standing is touched by it.
@@ -22,7 +24,9 @@ from turnout.machines.vocabulary import HealthState as S
 ROWS: Final[tuple[Row, ...]] = (
     {"trigger": "failed", "source": S.CLOSED, "dest": S.OPEN, "conditions": "tripped"},
     {"trigger": "failed", "source": S.CLOSED, "dest": S.CLOSED, "unless": "tripped"},
-    {"trigger": "failed", "source": [S.OPEN, S.HALF_OPEN], "dest": S.OPEN},
+    {"trigger": "failed", "source": S.OPEN, "dest": S.OPEN},
+    {"trigger": "failed", "source": S.HALF_OPEN, "dest": S.OPEN, "conditions": "on_trial"},
+    {"trigger": "failed", "source": S.HALF_OPEN, "dest": S.HALF_OPEN, "unless": "on_trial"},
     {"trigger": "answered", "source": [S.CLOSED, S.OPEN, S.HALF_OPEN], "dest": S.CLOSED},
     {"trigger": "cooled", "source": S.OPEN, "dest": S.HALF_OPEN, "conditions": "due"},
     {"trigger": "cooled", "source": S.OPEN, "dest": S.OPEN, "unless": "due"},

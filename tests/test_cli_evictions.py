@@ -123,7 +123,7 @@ def test_a_target_is_restored_for_one_session_or_an_agent_of_it() -> None:
     assert held(HELPER) == {(SMALL, "capability")}
     evictions("restore", "s1", SMALL, "--agent", "helper")
     assert held(HELPER) == set()
-    assert "nothing to remove" in evictions("restore", "s1", "nobody").output
+    assert "no eviction to remove" in evictions("restore", "s1", "nobody").output
 
 
 def test_a_target_of_a_deployment_is_restored_for_every_session() -> None:

@@ -359,13 +359,12 @@ class TestKeys:
             ),
             (
                 small({"breaker": {"cool_secs": 301}}),
-                "error: [llm_clients.here.breaker] cool_secs: is 301:"
-                " the first cooling is longer than the longest; give less",
+                "error: [llm_clients.here.breaker] cool_secs: is 301, more than max_cool_secs (300);"
+                " give less",
             ),
             (
                 small({"breaker": {"max_cool_secs": 10}}),
-                "error: [llm_clients.here.breaker] max_cool_secs: is 10:"
-                " the first cooling is longer than the longest; give less",
+                "error: [llm_clients.here.breaker] max_cool_secs: is 10, less than cool_secs (30); give more",
             ),
             (
                 small({"breaker": {"cool_secs": math.nan}}),

@@ -64,9 +64,12 @@ def path_of(records: list[AuditRecord], target: str = "a") -> list[tuple[str, st
         ({"cool_secs": 0}, "cool_secs is 0; give seconds above 0"),
         ({"cool_secs": float("inf")}, "cool_secs is inf; give"),
         ({"max_cool_secs": float("nan")}, "max_cool_secs is nan; give"),
-        ({"cool_secs": "30"}, "cool_secs is 30; give seconds"),
+        ({"cool_secs": "30"}, "cool_secs is '30'; give seconds"),
         ({"max_cool_secs": 86_401}, "at most 86400"),
-        ({"cool_secs": 400}, "the first cooling is longer than the longest"),
+        ({"cool_secs": 400}, r"cool_secs is 400, more than max_cool_secs \(300\)"),
+        ({"max_cool_secs": 10}, r"cool_secs is 30, more than max_cool_secs \(10\); give less"),
+        ({"failures": 10**5000}, "failures is too large"),
+        ({"cool_secs": "sk-abcdefghijklmnop"}, "cool_secs is a value; give"),
     ],
 )
 def test_a_breaker_that_cannot_work_is_refused(values: dict[str, Any], complaint: str) -> None:
@@ -110,7 +113,7 @@ def test_pauses_double_up_to_the_longest_and_no_number_of_them_is_too_many() -> 
         health = failed(health, breaker, CAUSE, wait=None, now=now).health
         pauses.append(health.until - now)
         now = health.until
-        health = tried(health, breaker, "t", now=now).health
+        health = tried(health, breaker, CAUSE.turn, now=now).health
     assert pauses[:6] == [10, 20, 40, 70, 70, 70]
     assert answered(health, now=now).health == Health(at=now)
 
@@ -333,6 +336,7 @@ def test_what_a_process_learnt_alone_is_told_when_the_store_is_back() -> None:
         memory.away = False
         await house.clock.sleep(31)
         await router.turn(BODY, session="s1")
+        await house.clock.sleep(1)
         (stored,) = await memory.health("", [("a", ladder()[0].fingerprint)])
         assert (stored.state, stored.at > 0) == ("closed", True)
 

@@ -48,7 +48,7 @@ def test_the_mutants_are_all_there_are() -> None:
     assert len(list(mutants(turn.DEFINITION))) == arcs * (1 + states - 1 + triggers - 1 + guards - 1) + swaps
     assert len(list(mutants(standing.DEFINITION))) == 5 * (1 + 1 + 2)
     assert len(list(mutants(probe.DEFINITION))) == 15 * (1 + 3 + 5 + 4) + 2
-    assert len(list(mutants(health.DEFINITION))) == 12 * (1 + 2 + 4 + 4) + 3
+    assert len(list(mutants(health.DEFINITION))) == 13 * (1 + 2 + 4 + 6) + 4
     assert len(list(selection_findings())) == 3 * (1 + 2) + 2
     for machine in MACHINES.values():
         made = list(mutants(machine.definition))

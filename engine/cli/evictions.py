@@ -364,7 +364,7 @@ def _tell_changes(changes: Sequence[Change]) -> None:
     for change in changes:
         click.echo(f"{change.why}: {_who(change.identity)}  {_line(change.eviction)}")
     if not changes:
-        click.echo("there was nothing to remove", err=True)
+        click.echo("there was no eviction to remove", err=True)
 
 
 def _progress(number: int, what: str, *, last: bool = False) -> None:

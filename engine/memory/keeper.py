@@ -18,7 +18,6 @@ from msgspec import Struct
 from turnout.engine.clock import Begun, Clock, Wanted
 from turnout.engine.context import EMPTY, Identity, SessionContext
 from turnout.engine.errors import MemoryRefusal, MemoryTrouble
-from turnout.engine.health import WELL, Health, Moved, later
 from turnout.engine.memory.operations import Operation, Strip
 from turnout.engine.memory.protocol import Change, Memory
 from turnout.engine.memory.queue import Kept, Queue
@@ -37,8 +36,6 @@ PATIENCE: Final = 5.0
 """Seconds after which a change that the store has not answered is asked for anew."""
 CLOSING: Final = 10.0
 """Seconds that the store has to close."""
-HEALTH_SECS: Final = 1.0
-"""How long a target's health is believed that was read or changed here, in seconds."""
 SHARE: Final = 10
 """A store that was waited for in vain is left alone for so many times the wait: a tenth of the time at most
 is lost to it."""
@@ -54,8 +51,6 @@ _OF_A_VALUE: Final = (ValueError, UnicodeEncodeError, OverflowError, TypeError)
 """What a store raises of a value, not of itself; of others, such as a reply that is no JSON, who knows."""
 
 T = TypeVar("T")
-Which = tuple[str, str, str]
-"""A target: its namespace, name and fingerprint."""
 
 
 class MemoryHealth(Struct, frozen=True):
@@ -101,8 +96,6 @@ class Keeper:
         self._agents: dict[tuple[str, str], set[Identity]] = {}
         """Who of a session is known."""
         self._stripped: OrderedDict[tuple[str, str, str, str], frozenset[str]] = OrderedDict()
-        self._healths: dict[Which, tuple[Health, float]] = {}
-        """How targets are, and when that was known, in monotonic time."""
         self._reads: list[list[Operation]] = []
         """For each read under way what has been done since it began."""
         self._last: Identity | None = None
@@ -120,6 +113,11 @@ class Keeper:
         """How the memory is just now."""
         state: Literal["well", "away"] = "away" if self._trouble else "well"
         return MemoryHealth(state, self._since, self._queue.waits, self._dropped, self._trouble)
+
+    @property
+    def is_left_alone(self) -> bool:
+        """Whether the store is not asked just now, since it did not answer in time."""
+        return self._clock.monotonic() < self._ask_again
 
     # -- reading
 
@@ -186,56 +184,8 @@ class Keeper:
         if len(self._stripped) > MOST_KNOWN:
             self._stripped.popitem(last=False)
 
-    # -- health
-
-    async def read_health(self, targets: Sequence[Which]) -> None:
-        """See to it that `health_of` some targets of one namespace is not older than a second.
-
-        Raises:
-            MemoryTrouble: it cannot be read now.
-        """
-        now = self._clock.monotonic()
-        old = [t for t in targets if t not in self._healths or now >= self._healths[t][1] + HEALTH_SECS]
-        if not old:
-            return
-        for which in old:  # whoever comes meanwhile goes by what was known, and does not ask as well
-            if which in self._healths:
-                self._healths[which] = self._healths[which][0], now
-        namespace, pairs = old[0][0], [(name, fingerprint) for _, name, fingerprint in old]
-        found = await self._asked("read health", lambda: self._memory.health(namespace, pairs))
-        for which, health in zip(old, found, strict=True):
-            self._healths[which] = later(health, self.health_of(which)), now
-
-    def health_of(self, which: Which) -> Health:
-        """How a target is, as far as this process knows."""
-        known = self._healths.get(which)
-        return WELL if known is None else known[0]
-
-    async def change_health(
-        self, which: Which, change: Callable[[Health], Moved]
-    ) -> tuple[Moved, MemoryTrouble | None]:
-        """Swap a target's health for what `change` makes of it, for all processes.
-
-        While the store is away this process goes by it alone: it says no more than whether a target should be
-        asked, so it is not kept to be written later. The trouble comes back, if there was any.
-        """
-        known = self.health_of(which)
-        moved, trouble = change(known), None
-
-        def swap(stored: Health) -> Health:
-            nonlocal moved
-            moved = change(later(stored, known))
-            return moved.health
-
-        try:
-            await self._asked("keep health", lambda: self._memory.change_health(*which, swap))
-        except MemoryTrouble as error:
-            trouble = error
-        self._healths[which] = moved.health, self._clock.monotonic()
-        return moved, trouble
-
     async def _asked(self, verb: str, doing: Callable[[], Awaitable[T]]) -> T:
-        if self._clock.monotonic() < self._ask_again:
+        if self.is_left_alone:
             raise MemoryTrouble(f"{self._trouble}; it is asked again in a moment")
         return await self._bounded(verb, doing)
 

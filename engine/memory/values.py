@@ -41,5 +41,5 @@ def health_in(value: str | bytes | None) -> Health:
         return WELL
     try:
         return _HEALTH(value)
-    except ValueError:
+    except (ValueError, RecursionError):
         return WELL

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
+from functools import partial
 from itertools import product
 from time import perf_counter
 from typing import Final, NamedTuple
@@ -49,7 +50,7 @@ class Property(StrEnum):
     OPENS = "so many failed probes in a row open it, and nothing else does"
     LONGEST = "it cools for the longest that was asked for, or twice as long as before"
     PASSED_OVER = "who cools is passed over until its time is up, and no longer"
-    ONE_TRIAL = "of all who ask, one at a time has the trial"
+    ONE_TRIAL = "of all who ask, one at a time has the trial, and only its holder decides it by failing"
     CLOSES = "any answer closes it, and the next pause is the first one again"
     RETURNED = "a trial that came to nothing goes to the next who asks, and only its holder returns it"
     LAPSES = "a trial of which nothing is heard lapses"
@@ -66,9 +67,11 @@ class Witness(NamedTuple):
     failures: int = 0
     pauses: int = 0
 
-    def failed(self, wait: float | None, breaker: Breaker) -> Witness:
-        left = max(wait or 0.0, 0.0 if self.on_trial else self.left)
+    def failed(self, wait: float | None, breaker: Breaker, turn: str) -> Witness:
         failures = min(self.failures + 1, MOST_FAILURES)
+        if self.on_trial and turn != "holder":  # it was sent before the trial
+            return self._replace(failures=failures)
+        left = max(wait or 0.0, 0.0 if self.on_trial else self.left)
         if self.on_trial or (not self.cools and failures >= breaker.failures):
             pauses = min(self.pauses + 1, len(PAUSES) - 1)
             return Witness(True, max(left, PAUSES[self.pauses]), False, failures, pauses)
@@ -120,12 +123,17 @@ Event = tuple[str, Property, Callable[[Health], Health], Callable[[Witness], Wit
 
 def events(state: State, breakers: Sequence[Breaker]) -> Iterator[Event]:
     """All that can happen."""
-    for wait, breaker in product(WAITS, breakers):
+    for wait, breaker, turn in product(WAITS, breakers, ("holder", "another")):
+        cause = replace(CAUSE, turn=turn)
         yield (
-            f"failed, asks for {wait}, {breaker.failures} are enough",
-            Property.LONGEST if state.witness.cools else Property.OPENS,
-            lambda h, wait=wait, breaker=breaker: failed(h, breaker, CAUSE, wait=wait, now=NOW).health,
-            lambda witness, wait=wait, breaker=breaker: witness.failed(wait, breaker),
+            f"failed for {turn}, asks for {wait}, {breaker.failures} are enough",
+            Property.ONE_TRIAL
+            if state.witness.on_trial
+            else Property.LONGEST
+            if state.witness.cools
+            else Property.OPENS,
+            partial(_after_failing, breaker=breaker, cause=cause, wait=wait),
+            partial(Witness.failed, wait=wait, breaker=breaker, turn=turn),
         )
     yield ("answered", Property.CLOSES, lambda h: answered(h, now=NOW).health, lambda _: Witness())
     yield (
@@ -147,6 +155,10 @@ def events(state: State, breakers: Sequence[Breaker]) -> Iterator[Event]:
         lambda health: replace(health, until=max(health.until - 1, NOW)),
         lambda witness: witness._replace(left=max(witness.left - 1, 0.0)),
     )
+
+
+def _after_failing(health: Health, breaker: Breaker, cause: Cause, wait: float | None) -> Health:
+    return failed(health, breaker, cause, wait=wait, now=NOW).health
 
 
 def walked(failures: Sequence[int] = FAILURES) -> Figures:

@@ -32,6 +32,8 @@ _OPPOSITES: Final = "the two guards are each other's opposite, so their order de
 _KINDS: Final = "a parameter_reject is never retried and nothing else is corrected: never do both guards hold"
 _LAST: Final = "it is tried last, and the arcs before it take every probe for which this guard would refuse"
 _ANSWERED: Final = "an answer leaves no refusal, so that the guard always lets it pass"
+_OF_NOBODY: Final = "whoever tells this has no trial just then, so that the guard always lets it pass"
+_ITS_OWN: Final = "only who has the trial returns it, so that the guard always lets it pass"
 _NO_FAILURE: Final = "only a failure can trip, so that the guard always lets it pass"
 _CORRECTED: Final = "once it is corrected, or was refused for another cause, the guard always lets it pass"
 
@@ -51,6 +53,13 @@ EQUIVALENT: Final = {
     "health: failed in closed to open [tripped] after the next": _OPPOSITES,
     "health: cooled in open to half_open [due] after the next": _OPPOSITES,
     "health: lapsed in half_open to open [due] after the next": _OPPOSITES,
+    "health: failed in half_open to open [on_trial] after the next": _OPPOSITES,
+    "health: failed in half_open to half_open [unless on_trial] -> [always]": _LATER,
+    "health: failed in closed to closed [unless tripped] -> [unless on_trial]": _OF_NOBODY,
+    "health: failed in open to open -> [unless on_trial]": _OF_NOBODY,
+    "health: cooled in open to open [unless due] -> [unless on_trial]": _OF_NOBODY,
+    "health: lapsed in half_open to half_open [unless due] -> [unless on_trial]": _OF_NOBODY,
+    "health: returned in half_open to open -> [on_trial]": _ITS_OWN,
     "health: failed in closed to closed [unless tripped] -> [always]": _LATER,
     "health: cooled in open to open [unless due] -> [always]": _LATER,
     "health: lapsed in half_open to half_open [unless due] -> [always]": _LATER,
@@ -58,8 +67,9 @@ EQUIVALENT: Final = {
     "health: lapsed in half_open to half_open [unless due] -> [unless tripped]": _NO_FAILURE,
     "health: returned in half_open to open -> [unless tripped]": _NO_FAILURE,
     **{
-        f"health: answered in {state} to closed -> [unless tripped]": _NO_FAILURE
+        f"health: answered in {state} to closed -> [unless {guard}]": why
         for state in ("closed", "open", "half_open")
+        for guard, why in (("tripped", _NO_FAILURE), ("on_trial", _OF_NOBODY))
     },
     **{
         f"probe: {trigger} in {state} to settled -> [unless {guard}]": _CORRECTED

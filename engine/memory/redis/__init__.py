@@ -29,7 +29,7 @@ from turnout.engine.context import EMPTY, Eviction, Identity, SessionContext
 from turnout.engine.credentials import presentable
 from turnout.engine.errors import ConfigurationError, MemoryRefusal, MemoryTrouble
 from turnout.engine.habits import NO_HABITS, Habits
-from turnout.engine.health import Health
+from turnout.engine.health import LONGEST, Health
 from turnout.engine.memory import redis_url
 from turnout.engine.memory.ids import shown
 from turnout.engine.memory.protocol import Change, Held, Page, Swept
@@ -60,6 +60,9 @@ from turnout.machines.vocabulary import TurnoutError
 _SWEPT_AT_ONCE: Final = 100
 _FORGOTTEN_AT_ONCE: Final = 1000
 """How many identities one script is about: Redis serves nobody else while it runs."""
+
+_HEALTH_SPAN_MS: Final = round(2 * LONGEST * 1000)
+"""How long a target's health is kept at least: no pause is longer."""
 
 _LONGEST: Final = 400
 """How much of what Redis says is told."""
@@ -331,7 +334,8 @@ class RedisMemory:
                 changed = change(known := health_in(there))
                 if changed == known:
                     return changed
-                there = await self._run(scripts.SWAP, [key], there, json_of(changed), self._span_ms)
+                span = max(self._span_ms, _HEALTH_SPAN_MS)
+                there = await self._run(scripts.SWAP, [key], there, json_of(changed), span)
                 if there is None:
                     return changed
 

@@ -122,7 +122,9 @@ STRIP: Final = """
 FIRST_STRIP: Final = """
     INSERT OR IGNORE INTO target (namespace, target, fingerprint, stripped) VALUES (?, ?, ?, ?)
 """
-HEALTH: Final = "SELECT health FROM target WHERE namespace = ? AND target = ? AND fingerprint = ?"
+HEALTH: Final = (
+    "SELECT CAST(health AS BLOB) FROM target WHERE namespace = ? AND target = ? AND fingerprint = ?"
+)
 CHANGE_HEALTH: Final = """
     INSERT INTO target (namespace, target, fingerprint, health) VALUES (?, ?, ?, ?)
     ON CONFLICT DO UPDATE SET health = excluded.health
