@@ -12,8 +12,8 @@ The texts are `tests/corpus/requests/sizes.jsonl`. The weights were fitted on th
 all texts of a category together, against the median of the tokenizers' totals, and for Chinese,
 Japanese and Korean against the lowest of them.
 
-A time is that of `needs` and `size` together, as a ratio to `json.loads` of the same body as bytes,
-in the same process and in turns.
+A time is that of reading what a request needs and how large it is, as a ratio to `json.loads` of the
+same body as bytes, in the same process and in turns.
 
 With `--check` the exit status is 1 if an error or a ratio is beyond its limit, or if a tokenizer
 counts otherwise than the file says. `--write` puts the tokenizers' counts into the file.
@@ -48,8 +48,9 @@ EAST_ASIAN = ("chinese", "japanese", "korean")
 UNLIMITED = ("other_scripts", "unbroken")
 """What the tokenizers themselves disagree about by a factor of two: told, and not checked."""
 
-RATIOS = {2_000: 2.0, 6_000: 1.3, 20_000: 1.0, 200_000: 1.0}
-"""The most time for a body of at least so many bytes, as a ratio: some of it is the same for all."""
+SIZES = (2_000, 6_000, 20_000, 200_000)
+RATIO = 1.0
+"""The most time for a body of at least so many bytes, as a ratio."""
 REPEATS = 15
 
 ENGLISH = "The heron stands at the edge of the water and waits, an hour if it must, until a fish comes by. "
@@ -148,26 +149,102 @@ def errors(lines: list[Line]) -> Iterator[Error]:
             )
 
 
-def bodies(size: int, unit: str, said: int) -> Iterator[tuple[str, dict[str, Any]]]:
-    """A chat of about that many bytes in each format, its messages of about `said` characters each."""
-    text = (unit * (said // len(unit) + 1))[:said]
-    number = max(1, round(size / len(text.encode())))
-    roles = ("user", "assistant")
-    plain = [{"role": roles[at % 2], "content": text} for at in range(number)]
-    yield "openai_chat", {"model": "m", "messages": plain}
-    parts = [{"role": m["role"], "content": [{"type": "input_text", "text": text}]} for m in plain]
-    yield "openai_responses", {"model": "m", "instructions": unit, "input": parts}
-    blocks = [{"role": m["role"], "content": [{"type": "text", "text": text}]} for m in plain]
-    yield "anthropic_messages", {"model": "m", "system": unit, "messages": blocks}
+def message(format: str, at: int, text: str, *, parts: bool = False) -> dict[str, Any]:
+    """The user's, and every other time the model's: a text, or a list of one part that is a text."""
+    kind = ("input_text", "output_text")[at % 2] if format == "openai_responses" else "text"
+    return {
+        "role": ("user", "assistant")[at % 2],
+        "content": [{"type": kind, "text": text}] if parts else text,
+    }
 
 
-def ratio(format: str, body: dict[str, Any], *, repeats: int = REPEATS) -> tuple[int, float, float]:
-    """The body's bytes, the microseconds of `needs` and `size`, and their ratio to decoding it."""
-    form, raw = wire.of(format), json.dumps(body, ensure_ascii=False).encode()
+def call(format: str, at: int) -> list[dict[str, Any]]:
+    """A call of a tool, and what it answered."""
+    called, name = f"call_{at:016}", ("read_file", "list_files", "search")[at % 3]
+    given = {"path": f"src/birds/heron_{at}.py", "limit": 20 + at, "recursive": at % 2 == 0}
+    answer = (f"{at}: done", "heron.py\ncrane.py\nstork.py\n", '{"found": 3, "lines": [12, 40, 77]}')[at % 3]
+    function = {"name": name, "arguments": json.dumps(given)}
+    if format == "openai_chat":
+        calls = [{"id": called, "type": "function", "function": function}]
+        return [
+            {"role": "assistant", "content": None, "tool_calls": calls},
+            {"role": "tool", "tool_call_id": called, "content": answer},
+        ]
+    if format == "openai_responses":
+        return [
+            {
+                "type": "function_call",
+                "id": f"fc_{called}",
+                "call_id": called,
+                "status": "completed",
+                **function,
+            },
+            {"type": "function_call_output", "call_id": called, "output": answer},
+        ]
+    use = {"type": "tool_use", "id": called, "name": name, "input": given}
+    result = {"type": "tool_result", "tool_use_id": called, "content": answer}
+    return [{"role": "assistant", "content": [use]}, {"role": "user", "content": [result]}]
+
+
+def tool(format: str, at: int) -> dict[str, Any]:
+    """A tool that is offered, with its schema."""
+    schema = {
+        "type": "object",
+        "properties": {
+            "path": {"type": "string", "description": "The file to look at, from the root of the project."},
+            "limit": {"type": "integer", "minimum": 1, "maximum": 500},
+            "mode": {"type": "string", "enum": ["all", "first", "last"]},
+            "where": {
+                "type": "array",
+                "items": {"type": "object", "properties": {"line": {"type": "integer"}}},
+            },
+        },
+        "required": ["path"],
+        "additionalProperties": False,
+    }
+    said = {"name": f"look_{at}", "description": "Tells how many birds a file has. Use it before you count."}
+    if format == "anthropic_messages":
+        return {**said, "input_schema": schema}
+    function = {**said, "parameters": schema}
+    return {"type": "function", **(function if format == "openai_responses" else {"function": function})}
+
+
+SHAPES: Mapping[str, Callable[[str, int], list[dict[str, Any]]]] = {
+    "English": lambda form, at: [message(form, at, (7 * ENGLISH)[:600])],
+    "Chinese": lambda form, at: [message(form, at, (6 * CHINESE)[:200])],
+    "short": lambda form, at: [message(form, at, ENGLISH[:80])],
+    "parts": lambda form, at: [message(form, at, (7 * ENGLISH)[:600], parts=True)],
+    "calls": call,
+    "tools": lambda form, at: [tool(form, at)],
+}
+"""What a body is full of."""
+
+
+def bodies(size: int) -> Iterator[tuple[str, str, bytes]]:
+    """A body of at least that many bytes of each shape in each format."""
+    for shape, made in SHAPES.items():
+        for form in wire.FORMATS:
+            held: list[dict[str, Any]] = []
+            while len(raw := encoded(form, shape, held)) < size:
+                held += made(form, len(held))
+            yield shape, form, raw
+
+
+def encoded(format: str, shape: str, held: list[dict[str, Any]]) -> bytes:
+    body: dict[str, Any] = {"model": "m"}
+    asked = held
+    if shape == "tools":
+        body["tools"], asked = held, [message(format, 0, ENGLISH)]
+    body["input" if format == "openai_responses" else "messages"] = asked
+    return json.dumps(body, ensure_ascii=False).encode()
+
+
+def ratio(format: str, raw: bytes, *, repeats: int = REPEATS) -> tuple[float, float]:
+    """The microseconds that it takes to read a body, and their ratio to those of decoding it."""
+    form, body = wire.of(format), json.loads(raw)
 
     def ours() -> None:
-        form.needs(body)
-        form.size(body)
+        form.read(body).tokens()
 
     def decoding() -> None:
         json.loads(raw)
@@ -184,7 +261,7 @@ def ratio(format: str, body: dict[str, Any], *, repeats: int = REPEATS) -> tuple
                 taken.append(perf_counter_ns() - began)
     finally:
         gc.enable()
-    return len(raw), min(took[ours]) / times / 1_000, min(took[ours]) / min(took[decoding])
+    return min(took[ours]) / times / 1_000, min(took[ours]) / min(took[decoding])
 
 
 def main(arguments: list[str]) -> int:
@@ -215,15 +292,13 @@ def main(arguments: list[str]) -> int:
         told = f"{error.category:16}{error.part:7}{figures}"
         print(told, *(f"{error.each[name]:+7.1%}" for name in names), "  beyond" if error.beyond else "")
         wrong += [f"{error.category}, {error.part}"] if error.beyond else []
-    print(f"\n{'format':20}{'text':9}{'bytes':>8}{'microseconds':>14}{'ratio':>7}")
-    for least, most in RATIOS.items():
-        for text, unit, said in (("English", ENGLISH, 600), ("Chinese", CHINESE, 300)):
-            for form, body in bodies(int(least * 1.05), unit, said):
-                size, took, found = ratio(form, body)
-                print(
-                    f"{form:20}{text:9}{size:8}{took:14.1f}{found:7.2f}", "  beyond" if found > most else ""
-                )
-                wrong += [f"{form}, {text}, {size} bytes"] if found > most else []
+    print(f"\n{'shape':9}{'format':20}{'bytes':>8}{'microseconds':>14}{'ratio':>7}")
+    for size in SIZES:
+        for shape, form, raw in bodies(size):
+            took, found = ratio(form, raw)
+            told = f"{shape:9}{form:20}{len(raw):8}{took:14.1f}{found:7.2f}"
+            print(told, "  beyond" if found > RATIO else "")
+            wrong += [f"{shape}, {form}, {len(raw)} bytes"] if found > RATIO else []
     for one in wrong:
         print("beyond:", one)
     return 1 if wrong and "--check" in arguments else 0

@@ -444,8 +444,9 @@ class Drive:
 def wants_of(route: Route, request: Request) -> Wants:
     """What a request asks of whoever serves it."""
     form = wire.of(route.ladder[0].format)
-    size = form.size(request.body) if request.size is None else request.size
-    return Wants(form.needs(request.body), size, form.output(request.body))
+    reading = form.read(request.body)
+    size = reading.tokens() if request.size is None else request.size
+    return Wants(reading.needs, size, form.output(request.body))
 
 
 def new_turn(

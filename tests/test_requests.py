@@ -44,8 +44,8 @@ LABELLED: Final[list[dict[str, Any]]] = [
 @pytest.mark.parametrize("line", LABELLED, ids=lambda line: f"{line['format']}: {line['why']}")
 def test_a_request_needs_what_it_uses_and_nothing_else(line: dict[str, Any]) -> None:
     form = wire.of(line["format"])
-    assert form.needs(line["body"]) == {*line["needs"]} | ALWAYS
-    assert form.size(line["body"]) >= 0
+    assert form.read(line["body"]).needs == {*line["needs"]} | ALWAYS
+    assert form.read(line["body"]).tokens() >= 0
 
 
 def test_every_feature_is_needed_by_some_request_of_the_corpus_that_names_it() -> None:
@@ -121,6 +121,10 @@ def test_blank_space_in_the_places_that_are_looked_at_makes_no_text_less_than_no
     blank, word = " " * 600, "x" * 700
     assert sizes.text("\n".join((blank, word, blank, word, blank, word, blank))) > 0
     assert sizes.text("\n" + " " * 5_000) > 0
+
+
+def test_a_letter_of_vietnamese_weighs_as_others_with_accents_do() -> None:
+    assert sizes.text("\u1ebf" * 10) == sizes.text("\u0142" * 10) > sizes.text("\u10d0" * 10)
 
 
 @pytest.mark.parametrize("text", ["\ud800", "a\udfffb", "\0", "🪿" * 2_000, "\U0010ffff"])

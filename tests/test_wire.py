@@ -1,5 +1,6 @@
 """What goes out in any wire format; and of OpenAI Chat what a request needs, its size, and its answers."""
 
+from math import ceil
 from typing import Any
 
 import pytest
@@ -15,6 +16,10 @@ from turnout.engine.wire import sizes
 
 ALWAYS = {"endpoint", "role"}
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 40_000}}
+
+
+def tokens(body: dict[str, Any]) -> int:
+    return chat.read(body).tokens()
 
 
 def said(content: Any, **message: Any) -> dict[str, Any]:
@@ -45,13 +50,16 @@ def said(content: Any, **message: Any) -> dict[str, Any]:
         (said([{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}]), {"reasoning"}),
         (said(None, function_call={"name": "look", "arguments": "{}"}), {"tools"}),
         ({"messages": [{"role": "function", "name": "look", "content": "42"}]}, {"tools"}),
+        (said(["image_url", None, {"type": ["image_url"]}]), set()),
+        (said({"type": "image_url"}), {"image"}),
+        (said("x", tool_calls="look"), {"tools"}),
         ({**said("x"), "stream": True}, {"streaming"}),
         ({**said("x"), "stream": False, "reasoning_effort": None}, set()),
     ],
     ids=lambda value: str(sorted(value)) if isinstance(value, set) else "",
 )
 def test_a_turn_needs_what_its_body_uses_history_included(body: dict[str, Any], needs: set[str]) -> None:
-    assert chat.needs(body) == needs | ALWAYS
+    assert chat.read(body).needs == needs | ALWAYS
 
 
 WORDS = "The heron waits. " * 100
@@ -60,7 +68,7 @@ WORDS = "The heron waits. " * 100
 
 def text_tokens(body: dict[str, Any]) -> int:
     """What a request of one message costs beside what stands around a message."""
-    return chat.size(body) - sizes.MESSAGE
+    return tokens(body) - sizes.MESSAGE
 
 
 def test_the_size_is_that_of_all_texts() -> None:
@@ -73,20 +81,25 @@ def test_the_size_is_that_of_all_texts() -> None:
     assert text_tokens(said([{"type": "thinking", "thinking": [{"type": "text", "text": WORDS}]}])) == words
     assert text_tokens(said("", reasoning_content=WORDS)) == words
     assert text_tokens(said(None, tool_calls=[{"function": {"arguments": None}}, {"function": None}])) == 0
-    assert chat.size({}) == 0
-    assert chat.size({"messages": said("Hi")["messages"] * 10}) == pytest.approx(
-        10 * chat.size(said("Hi")), abs=10
-    )
+    assert tokens({}) == 0
+    assert tokens({"messages": said("Hi")["messages"] * 10}) == pytest.approx(10 * tokens(said("Hi")), abs=10)
+
+
+def test_a_scale_is_that_of_the_texts_alone() -> None:
+    reading = chat.read(said([{"type": "text", "text": WORDS}, IMAGE]))
+    assert reading.other == sizes.MESSAGE + sizes.IMAGE
+    assert reading.tokens(0) == reading.other
+    assert reading.tokens(1.5) == ceil(1.5 * reading.text + reading.other)
+    assert reading.tokens() == ceil(reading.text + reading.other)
 
 
 def test_tools_and_a_format_cost_what_their_json_does() -> None:
     tools = [{"type": "function", "function": {"name": "look", "description": WORDS}}]
-    with_tools = chat.size({**said("Hi"), "tools": tools})
-    assert with_tools > chat.size(said("Hi" + WORDS)) + sizes.TOOL
-    assert chat.size({**said("Hi"), "tools": tools * 2}) > 2 * with_tools - 30
+    with_tools = tokens({**said("Hi"), "tools": tools})
+    assert with_tools > tokens(said("Hi" + WORDS)) + sizes.TOOL
+    assert tokens({**said("Hi"), "tools": tools * 2}) > 2 * with_tools - 30
     assert (
-        chat.size({**said("Hi"), "response_format": {"type": "json_schema", "json_schema": {"x": WORDS}}})
-        > 400
+        tokens({**said("Hi"), "response_format": {"type": "json_schema", "json_schema": {"x": WORDS}}}) > 400
     )
 
 
@@ -138,8 +151,8 @@ messages = st.lists(
     )
 )
 def test_whatever_a_caller_or_an_upstream_sends_is_read_without_an_error(body: dict[str, Any]) -> None:
-    assert chat.needs(body) >= ALWAYS
-    assert chat.size(body) >= 0
+    assert chat.read(body).needs >= ALWAYS
+    assert tokens(body) >= 0
     assert chat.is_answer(body) in (True, False)
     chat.usage(body)
 

@@ -14,6 +14,10 @@ ALWAYS = {"endpoint", "role"}
 IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "A" * 40_000}}
 
 
+def tokens(body: dict[str, Any]) -> int:
+    return anthropic.read(body).tokens()
+
+
 def said(*content: Any, role: str = "user") -> dict[str, Any]:
     only = content[0] if len(content) == 1 and isinstance(content[0], str) else list(content)
     return {"messages": [{"role": role, "content": only}]}
@@ -29,6 +33,7 @@ def said(*content: Any, role: str = "user") -> dict[str, Any]:
         (said({"type": "tool_result", "tool_use_id": "t", "content": [IMAGE]}), {"image", "tools"}),
         (said({"type": "document", "source": {"type": "file", "file_id": "f"}}), {"file"}),
         (said({"type": "document", "source": {"type": "content", "content": [IMAGE]}}), {"file", "image"}),
+        (said({"type": "document", "source": "heron"}), {"file"}),
         (said({"type": "tool_use", "id": "t", "name": "look", "input": {}}, role="assistant"), {"tools"}),
         (said({"type": "web_search_tool_result", "content": []}, role="assistant"), {"tools"}),
         (said({"type": "thinking", "thinking": "hm", "signature": "s"}, role="assistant"), {"reasoning"}),
@@ -48,7 +53,7 @@ def said(*content: Any, role: str = "user") -> dict[str, Any]:
     ids=lambda value: str(sorted(value)) if isinstance(value, set) else "",
 )
 def test_a_turn_needs_what_its_body_uses_history_included(body: dict[str, Any], needs: set[str]) -> None:
-    assert anthropic.needs(body) == needs | ALWAYS
+    assert anthropic.read(body).needs == needs | ALWAYS
 
 
 WORDS = "The heron waits. " * 20
@@ -56,10 +61,10 @@ WORDS = "The heron waits. " * 20
 
 
 def test_the_size_is_that_of_all_texts() -> None:
-    alone = anthropic.size(said(WORDS)) - sizes.MESSAGE
+    alone = tokens(said(WORDS)) - sizes.MESSAGE
     assert 76 < alone < 92
-    assert anthropic.size({"system": WORDS}) == alone
-    assert anthropic.size({"system": [{"type": "text", "text": WORDS}]}) == alone
+    assert tokens({"system": WORDS}) == alone
+    assert tokens({"system": [{"type": "text", "text": WORDS}]}) == alone
     plain = {"type": "text", "media_type": "text/plain", "data": WORDS}
     blocks = [
         {"type": "text", "text": WORDS, "cache_control": {"type": "ephemeral"}},
@@ -71,18 +76,16 @@ def test_the_size_is_that_of_all_texts() -> None:
         {"type": "document", "source": {"type": "content", "content": [{"type": "text", "text": WORDS}]}},
     ]
     for block in blocks:
-        assert anthropic.size(said(block)) == pytest.approx(alone + sizes.MESSAGE, abs=8), block
-    assert anthropic.size(said({"type": "redacted_thinking", "data": "A" * 4000})) == sizes.MESSAGE
+        assert tokens(said(block)) == pytest.approx(alone + sizes.MESSAGE, abs=8), block
+    assert tokens(said({"type": "redacted_thinking", "data": "A" * 4000})) == sizes.MESSAGE
     form = {"type": "json_schema", "schema": {"title": WORDS}}
-    assert (
-        anthropic.size({"output_config": {"format": form}}) == anthropic.size({"output_format": form}) > alone
-    )
-    assert anthropic.size({}) == 0
+    assert tokens({"output_config": {"format": form}}) == tokens({"output_format": form}) > alone
+    assert tokens({}) == 0
 
 
 def test_tools_cost_their_json_and_once_the_prompt_that_comes_with_them() -> None:
     tool = {"name": "look", "description": WORDS, "input_schema": {"type": "object"}}
-    one, two = (anthropic.size({"tools": [tool] * number}) for number in (1, 2))
+    one, two = (tokens({"tools": [tool] * number}) for number in (1, 2))
     assert one > anthropic.TOOL_PROMPT + 80
     assert two == pytest.approx(anthropic.TOOL_PROMPT + 2 * (one - anthropic.TOOL_PROMPT), abs=3)
 
@@ -100,7 +103,7 @@ def test_tools_cost_their_json_and_once_the_prompt_that_comes_with_them() -> Non
     ids=str,
 )
 def test_a_part_costs_what_such_a_part_does_and_never_its_bytes(block: dict[str, Any], cost: int) -> None:
-    assert anthropic.size(said(block)) == cost + sizes.MESSAGE
+    assert tokens(said(block)) == cost + sizes.MESSAGE
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,10 @@ ALWAYS = {"endpoint", "role"}
 IMAGE = {"type": "input_image", "image_url": "data:image/png;base64," + "A" * 40_000}
 
 
+def tokens(body: dict[str, Any]) -> int:
+    return responses.read(body).tokens()
+
+
 def said(content: Any) -> dict[str, Any]:
     return {"input": [{"role": "user", "content": content}]}
 
@@ -48,7 +52,7 @@ def said(content: Any) -> dict[str, Any]:
     ids=lambda value: str(sorted(value)) if isinstance(value, set) else "",
 )
 def test_a_turn_needs_what_its_body_uses_history_included(body: dict[str, Any], needs: set[str]) -> None:
-    assert responses.needs(body) == needs | ALWAYS
+    assert responses.read(body).needs == needs | ALWAYS
 
 
 WORDS = "The heron waits. " * 20
@@ -56,11 +60,9 @@ WORDS = "The heron waits. " * 20
 
 
 def test_the_size_is_that_of_all_texts() -> None:
-    alone = responses.size({"input": WORDS}) - sizes.MESSAGE
+    alone = tokens({"input": WORDS}) - sizes.MESSAGE
     assert 76 < alone < 92
-    assert responses.size({"instructions": WORDS, "input": "x"}) == pytest.approx(
-        alone + 2 * sizes.MESSAGE, abs=2
-    )
+    assert tokens({"instructions": WORDS, "input": "x"}) == pytest.approx(alone + 2 * sizes.MESSAGE, abs=2)
     history = [
         {"type": "function_call", "call_id": "c", "name": "look", "arguments": WORDS},
         {"type": "function_call_output", "call_id": "c", "output": WORDS},
@@ -72,15 +74,12 @@ def test_the_size_is_that_of_all_texts() -> None:
         {"role": "user", "content": [{"type": "input_text", "text": WORDS}]},
     ]
     for item in history:
-        assert responses.size({"input": [item]}) == pytest.approx(alone + sizes.MESSAGE, abs=6), item
-    assert responses.size({"input": history}) == pytest.approx(8 * (alone + sizes.MESSAGE), rel=0.1)
-    assert responses.size({"input": WORDS, "tools": [{"type": "custom", "description": WORDS}]}) > 2 * alone
-    assert (
-        responses.size({"input": WORDS, "text": {"format": {"type": "json_schema", "schema": WORDS}}})
-        > 2 * alone
-    )
-    assert responses.size({"input": "Hi", "text": {"verbosity": "low"}}) == responses.size({"input": "Hi"})
-    assert responses.size({}) == 0
+        assert tokens({"input": [item]}) == pytest.approx(alone + sizes.MESSAGE, abs=6), item
+    assert tokens({"input": history}) == pytest.approx(8 * (alone + sizes.MESSAGE), rel=0.1)
+    assert tokens({"input": WORDS, "tools": [{"type": "custom", "description": WORDS}]}) > 2 * alone
+    assert tokens({"input": WORDS, "text": {"format": {"type": "json_schema", "schema": WORDS}}}) > 2 * alone
+    assert tokens({"input": "Hi", "text": {"verbosity": "low"}}) == tokens({"input": "Hi"})
+    assert tokens({}) == 0
 
 
 @pytest.mark.parametrize(
@@ -107,7 +106,7 @@ def test_the_size_is_that_of_all_texts() -> None:
     ids=str,
 )
 def test_a_part_costs_what_such_a_part_does_and_never_its_bytes(item: dict[str, Any], cost: int) -> None:
-    assert responses.size({"input": [item]}) == cost + sizes.MESSAGE
+    assert tokens({"input": [item]}) == cost + sizes.MESSAGE
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,7 @@ QUESTIONS: Final = (
 
 def text_only(body: Mapping[str, Any]) -> tuple[int, Mapping[str, Any]]:
     """Refuses every conversation that has an image in it, and always will."""
-    if Feature.IMAGE not in openai_chat.needs(body):
+    if Feature.IMAGE not in openai_chat.read(body).needs:
         return _answers(body)
     message = "Invalid content type. image_url is only supported by certain models."
     return 400, _error(message, "invalid_request_error", param="messages.[0].content.[1].type")
@@ -61,7 +61,7 @@ def text_only(body: Mapping[str, Any]) -> tuple[int, Mapping[str, Any]]:
 
 def small(body: Mapping[str, Any]) -> tuple[int, Mapping[str, Any]]:
     """Refuses a conversation that has outgrown its window."""
-    if (tokens := openai_chat.size(body)) <= WINDOW:
+    if (tokens := openai_chat.read(body).tokens()) <= WINDOW:
         return _answers(body)
     message = (
         f"This model's maximum context length is {WINDOW} tokens. However, your messages resulted in"

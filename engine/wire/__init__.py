@@ -8,6 +8,7 @@ from typing import Any, Final, Protocol
 from turnout.engine.errors import ConfigurationError
 from turnout.engine.targets import Target
 from turnout.engine.wire import anthropic_messages, openai_chat, openai_responses
+from turnout.engine.wire.reading import Reading
 from turnout.engine.wire.sign import Sign
 
 
@@ -65,16 +66,12 @@ class Wire(Protocol):
         """The token counts of an answer, by the format's own names; None where it reports none."""
         ...
 
-    def needs(self, body: Mapping[str, Any], /) -> frozenset[str]:
-        """The features that a request uses (`Feature` values), its history included."""
+    def read(self, body: Mapping[str, Any], /) -> Reading:
+        """What a request needs, and how large it is."""
         ...
 
     def output(self, body: Mapping[str, Any], /) -> int | None:
         """The most tokens of output that a request asks for; None where it sets no limit."""
-        ...
-
-    def size(self, body: Mapping[str, Any], /) -> int:
-        """The estimated size of a request in tokens."""
         ...
 
 

@@ -10,9 +10,11 @@ from typing import Any, Final
 
 from turnout.engine.classify.verdict import Feature
 from turnout.engine.wire import sizes
+from turnout.engine.wire.reading import Reading
 from turnout.engine.wire.sign import Sign
 from turnout.engine.wire.values import (
-    NONE,
+    ALWAYS,
+    USES_TOOLS,
     Keys,
     as_json,
     chosen,
@@ -24,6 +26,7 @@ from turnout.engine.wire.values import (
     is_no_object_but_error,
     kind,
     limit,
+    listed,
     mapping,
     merged,
     objects,
@@ -89,6 +92,9 @@ WITHIN: Final = frozenset({"content", "source"})
 TEXTS: Final = frozenset({"content", "text", "thinking", "name", "title", "context"})
 """Where a message or a block holds text."""
 
+HELD: Final = TEXTS | WITHIN
+"""Where it holds either."""
+
 OUTPUT: Final = ("max_tokens",)
 """Where a request limits the tokens of its output, the key that counts first."""
 
@@ -121,40 +127,48 @@ def usage(body: Mapping[str, Any]) -> dict[str, int] | None:
     return counts(body.get("usage"), USAGE, DETAILS)
 
 
-def needs(body: Mapping[str, Any]) -> frozenset[str]:
-    """The features that the request uses, its history included."""
+def read(body: Mapping[str, Any]) -> Reading:
+    """What the request needs, its history included, and how large it is."""
     found = used(body, KEYS)
-    for each in gather(body.get("messages"), NONE, WITHIN)[1]:
-        of = kind(each)
+    messages, system = listed(body.get("messages")), body.get("system")
+    texts, kinds = gather([*messages, *listed(system)] if system else messages, TEXTS, WITHIN, HELD)
+    tokens = sizes.MESSAGE * len(messages)
+    if isinstance(system, str):
+        texts.append(system)
+    if kinds:
+        tokens += _others(kinds, found, texts)
+    if tools := body.get("tools"):
+        texts.append(as_json(tools))
+        number = len(objects(tools))
+        tokens += sizes.TOOL * number + (TOOL_PROMPT if number else 0)
+    if form := body.get("output_format") or mapping(body.get("output_config")).get("format"):
+        texts.append(as_json(form))
+    return Reading(ALWAYS | found, sizes.text("".join(texts)), tokens)
+
+
+def _others(kinds: Mapping[str, list[dict[str, Any]]], found: set[str], texts: list[str]) -> int:
+    """What blocks cost by their types; what they need and say is added."""
+    tokens = 0
+    for of, those in kinds.items():
         if (feature := PARTS.get(of)) is not None:
             found.add(feature)
+            if of == "image":
+                tokens += IMAGE * len(those)
+            elif of == "document":
+                texted = [each for each in those if kind(mapping(each.get("source"))) in ("text", "content")]
+                tokens += sizes.FILE * (len(those) - len(texted))
+        elif of == "text":  # the source of a document
+            texts += [plain for each in those if isinstance(plain := each.get("data"), str)]
         elif of.endswith(TOOLS):
-            found.add(Feature.TOOLS.value)
-    return frozenset(found)
+            found.add(USES_TOOLS)
+            if of.endswith(CALLS):  # of all in one, without the brackets
+                texts.append(as_json([given for each in those if (given := each.get("input"))])[1:-1])
+    return tokens
 
 
 def output(body: Mapping[str, Any]) -> int | None:
     """The most tokens of output that the request asks for; None where it sets no limit."""
     return limit(body, OUTPUT)
-
-
-def size(body: Mapping[str, Any]) -> int:
-    """The request's estimated size in tokens: its texts, and what its other parts typically cost."""
-    messages, tools = objects(body.get("messages")), objects(body.get("tools"))
-    texts, found = gather([{"content": body.get("system")}, *messages], TEXTS, WITHIN)
-    tokens = sizes.MESSAGE * len(messages) + sizes.TOOL * len(tools) + (TOOL_PROMPT if tools else 0)
-    for each in found:
-        of = kind(each)
-        if of == "image":
-            tokens += IMAGE
-        elif of == "document" and kind(mapping(each.get("source"))) not in ("text", "content"):
-            tokens += sizes.FILE
-        elif of == "text" and isinstance(plain := each.get("data"), str):  # the source of a document
-            texts.append(plain)
-        elif of.endswith(CALLS):
-            texts.append(as_json(each.get("input")))
-    form = body.get("output_format") or mapping(body.get("output_config")).get("format")
-    return sizes.total([*texts, as_json(body.get("tools")), as_json(form)], tokens)
 
 
 class Stream:

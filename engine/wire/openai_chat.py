@@ -7,13 +7,16 @@ of parts as its content, errors in the middle of a stream.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from turnout.engine.classify.verdict import Feature
 from turnout.engine.wire import sizes
+from turnout.engine.wire.reading import Reading
 from turnout.engine.wire.sign import Sign
 from turnout.engine.wire.values import (
+    ALWAYS,
+    USES_TOOLS,
     Keys,
     as_json,
     chosen,
@@ -24,8 +27,8 @@ from turnout.engine.wire.values import (
     gather,
     is_foreign_error,
     is_no_object_but_error,
-    kind,
     limit,
+    listed,
     mapping,
     merged,
     objects,
@@ -108,6 +111,12 @@ TEXTS: Final = frozenset(
 )
 """Where a message, a part or a call holds text."""
 
+HELD: Final = TEXTS | WITHIN
+"""Where it holds either."""
+
+FURTHER: Final = (WITHIN | TEXTS | FIELDS.keys()) - {"content"}
+"""What of a message is looked for beside its role and content."""
+
 OUTPUT: Final = ("max_completion_tokens", "max_tokens")
 """Where a request limits the tokens of its output, the key that counts first."""
 
@@ -141,38 +150,106 @@ def usage(body: Mapping[str, Any]) -> dict[str, int] | None:
     return counts(body.get("usage"), USAGE, DETAILS)
 
 
-def needs(body: Mapping[str, Any]) -> frozenset[str]:
-    """The features that the request uses, its history included."""
+def read(body: Mapping[str, Any]) -> Reading:
+    """What the request needs, its history included, and how large it is."""
     found = used(body, KEYS)
-    for message in objects(body.get("messages")):
+    messages = listed(body.get("messages"))
+    texts, parts, inner = _messages(messages, found)
+    tokens = sizes.MESSAGE * len(messages)
+    if parts:
+        _parts(parts, found, texts, inner)
+    if inner:
+        tokens += _inner(inner, texts)
+    for key in JSON:
+        if value := body.get(key):
+            texts.append(as_json(value))
+            if key == "tools":
+                tokens += sizes.TOOL * len(objects(value))
+    return Reading(ALWAYS | found, sizes.text("".join(texts)), tokens)
+
+
+def _messages(messages: Sequence[Any], found: set[str]) -> tuple[list[str], list[Any], list[Any]]:
+    """The texts of messages, their parts, and what else they hold; what they need is added."""
+    texts: list[str] = []
+    parts: list[Any] = []
+    inner: list[Any] = []
+    for message in messages:
+        if not isinstance(message, dict):
+            continue
         content = message.get("content")
-        if not isinstance(content, str):
-            for part in objects(content):
-                if (feature := PARTS.get(kind(part))) is not None:
-                    found.add(feature)
+        if isinstance(content, str):
+            texts.append(content)
+        elif isinstance(content, list):
+            parts += content
+        elif content:
+            parts += listed(content)
         if message.get("role") in ANSWERS:
-            found.add(Feature.TOOLS.value)
-        if len(message) > 2:
-            found.update([FIELDS[key] for key, value in message.items() if value and key in FIELDS])
-    return frozenset(found)
+            found.add(USES_TOOLS)
+        if len(message) > 2 or content is None:
+            _fields(message, found, texts, inner)
+    return texts, parts, inner
+
+
+def _parts(parts: list[Any], found: set[str], texts: list[str], inner: list[Any]) -> None:
+    """The texts of parts, and those that are more than a text; what they need is added."""
+    for part in parts:
+        if not isinstance(part, dict):
+            continue
+        of = part.get("type")
+        if of == "text" and len(part) == 2 and isinstance(text := part.get("text"), str):
+            texts.append(text)
+        else:
+            inner.append(part)
+            if isinstance(of, str) and of in PARTS:
+                found.add(PARTS[of])
+
+
+def _fields(message: dict[str, Any], found: set[str], texts: list[str], inner: list[Any]) -> None:
+    """The same of what a message has beside its role and content: texts, calls and other parts."""
+    for key in message:
+        if key not in FURTHER or not (value := message[key]):
+            continue
+        if key in FIELDS:
+            found.add(FIELDS[key])
+        if isinstance(value, str):
+            if key in TEXTS:
+                texts.append(value)
+        elif key == "tool_calls":
+            _calls_made(listed(value), texts, inner)
+        elif key in WITHIN:
+            inner += listed(value)
+
+
+def _calls_made(calls: Sequence[Any], texts: list[str], inner: list[Any]) -> None:
+    """The same of calls: most are of a function that has a name and arguments, and tell nothing else."""
+    for call in calls:
+        if (
+            isinstance(call, dict)
+            and isinstance(function := call.get("function"), dict)
+            and len(function) == 2
+            and isinstance(name := function.get("name"), str)
+            and isinstance(arguments := function.get("arguments"), str)
+        ):
+            texts += name, arguments
+        else:
+            inner.append(call)
+
+
+def _inner(inner: list[Any], texts: list[str]) -> int:
+    """What parts and calls cost that are more than a text; the texts within them are added."""
+    said, kinds = gather(inner, TEXTS, WITHIN, HELD)
+    texts += said
+    tokens = 0
+    for of in kinds.keys() & COSTS.keys():
+        for part in kinds[of]:
+            low = mapping(part.get("image_url")).get("detail") == "low"
+            tokens += sizes.IMAGE_LOW if low else COSTS[of]
+    return tokens
 
 
 def output(body: Mapping[str, Any]) -> int | None:
     """The most tokens of output that the request asks for; None where it sets no limit."""
     return limit(body, OUTPUT)
-
-
-def size(body: Mapping[str, Any]) -> int:
-    """The request's estimated size in tokens: its texts, and what its other parts typically cost."""
-    messages = objects(body.get("messages"))
-    texts, found = gather(messages, TEXTS, WITHIN)
-    texts += [as_json(body[key]) for key in JSON if key in body]
-    tokens = sizes.MESSAGE * len(messages) + sizes.TOOL * len(objects(body.get("tools")))
-    for each in found:
-        if (cost := COSTS.get(kind(each))) is not None:
-            low = mapping(each.get("image_url")).get("detail") == "low"
-            tokens += sizes.IMAGE_LOW if low else cost
-    return sizes.total(texts, tokens)
 
 
 class Stream:

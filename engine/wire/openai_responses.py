@@ -10,9 +10,11 @@ from typing import Any, Final
 
 from turnout.engine.classify.verdict import Feature
 from turnout.engine.wire import sizes
+from turnout.engine.wire.reading import Reading
 from turnout.engine.wire.sign import Sign
 from turnout.engine.wire.values import (
-    NONE,
+    ALWAYS,
+    USES_TOOLS,
     Keys,
     as_json,
     chosen,
@@ -24,6 +26,7 @@ from turnout.engine.wire.values import (
     is_no_object_but_error,
     kind,
     limit,
+    listed,
     mapping,
     merged,
     objects,
@@ -87,8 +90,14 @@ TEXTS: Final = frozenset(
 )
 """Where an item or a part holds text."""
 
+HELD: Final = TEXTS | WITHIN
+"""Where it holds either."""
+
 FAILED: Final = ("error", "response.failed")
 """Events that end a stream badly."""
+
+ALONE: Final = ("instructions", "input")
+"""What of a request may be a text, and is a message then."""
 
 OUTPUT: Final = ("max_output_tokens",)
 """Where a request limits the tokens of its output, the key that counts first."""
@@ -121,37 +130,45 @@ def usage(body: Mapping[str, Any]) -> dict[str, int] | None:
     return counts(body.get("usage"), USAGE, DETAILS)
 
 
-def needs(body: Mapping[str, Any]) -> frozenset[str]:
-    """The features that the request uses, its history included, as far as the request itself holds it."""
+def read(body: Mapping[str, Any]) -> Reading:
+    """What the request needs, its history included as far as it is here, and how large that is."""
     found = used(body, KEYS)
-    for each in gather(body.get("input"), NONE, WITHIN)[1]:
-        of = kind(each)
+    items = listed(body.get("input"))
+    texts, kinds = gather(items, TEXTS, WITHIN, HELD)
+    tokens = sizes.MESSAGE * len(items)
+    for key in ALONE:
+        if isinstance(text := body.get(key), str):
+            texts.append(text)
+            tokens += sizes.MESSAGE
+    if kinds:
+        tokens += _others(kinds, found, texts)
+    if tools := body.get("tools"):
+        texts.append(as_json(tools))
+        tokens += sizes.TOOL * len(objects(tools))
+    if form := mapping(body.get("text")).get("format"):
+        texts.append(as_json(form))
+    return Reading(ALWAYS | found, sizes.text("".join(texts)), tokens)
+
+
+def _others(kinds: Mapping[str, list[dict[str, Any]]], found: set[str], texts: list[str]) -> int:
+    """What items and parts cost by their types; what they need and say is added."""
+    tokens = 0
+    for of, those in kinds.items():
         if (feature := PARTS.get(of)) is not None:
             found.add(feature)
         elif of.endswith(TOOLS):
-            found.add(Feature.TOOLS.value)
-    return frozenset(found)
+            found.add(USES_TOOLS)
+        if (cost := COSTS.get(of)) is not None:
+            low = [each for each in those if each.get("detail") == "low"]
+            tokens += cost * (len(those) - len(low)) + sizes.IMAGE_LOW * len(low)
+        elif of == "mcp_list_tools":
+            texts += [as_json(each.get("tools")) for each in those]
+    return tokens
 
 
 def output(body: Mapping[str, Any]) -> int | None:
     """The most tokens of output that the request asks for; None where it sets no limit."""
     return limit(body, OUTPUT)
-
-
-def size(body: Mapping[str, Any]) -> int:
-    """The request's estimated size in tokens: its texts, and what its other parts typically cost."""
-    items = objects(body.get("input"))
-    texts, found = gather(items, TEXTS, WITHIN)
-    alone = [text for key in ("instructions", "input") if isinstance(text := body.get(key), str)]
-    tokens = sizes.MESSAGE * (len(items) + len(alone)) + sizes.TOOL * len(objects(body.get("tools")))
-    for each in found:
-        of = kind(each)
-        if (cost := COSTS.get(of)) is not None:
-            tokens += sizes.IMAGE_LOW if each.get("detail") == "low" else cost
-        elif of == "mcp_list_tools":
-            texts.append(as_json(each.get("tools")))
-    form = mapping(body.get("text")).get("format")
-    return sizes.total([*alone, *texts, as_json(body.get("tools")), as_json(form)], tokens)
 
 
 class Stream:

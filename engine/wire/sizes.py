@@ -13,9 +13,6 @@ says.
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterable
-from math import ceil
 from typing import Final
 
 MESSAGE: Final = 4
@@ -48,24 +45,19 @@ FILE: Final = 4_500
 That it has two pages is a guess.
 """
 
-LEAST: Final = 2_048
-"""A text of no more characters than these is read in full.
+LEAST: Final = 1_536
+"""A text of fewer characters is read in full.
 
-Of one that is not all ASCII a quarter: they take longer to read and differ less. To take a sample
-costs as much as to read a text that is not much longer.
+So is one that is not all ASCII of a third: its characters take longer to read and differ less.
 """
 
-SHARE: Final = 8
-"""Of a longer text one character in so many is read as well, at even distances.
+STEPS: Final = (1, 3, 3, 3, 5, 5, 7, 11, 23, 47, 97, 193, 389, 787, 1_571, 3_137, *[6_271] * 50)
+"""At which distance the characters of a text are read: the first where it is shorter than that, then where
+it is once as long, two or three times, four to seven times, and so on.
 
-So whatever it is mixed of is met in the share that it has.
+So of a long one some thousands are, from all over it: whatever it is mixed of is met in the share that it
+has. The distances are primes, since few things repeat at a multiple of one.
 """
-
-MOST: Final = 8_192
-"""About as many characters are read of any text."""
-
-STEPS: Final = (1, 3, 5, 7, 11, 13, 17, 19, 23, 29, 37, 47, 59, 73, 97, 127, 163, 211, 307, 503, 997)
-"""The distances at which characters are read: primes, since few things repeat at a multiple of one."""
 
 INDENTED: Final = 4, 256
 """Where indentation is looked for in a long text: in so many pieces, of so many characters each."""
@@ -79,73 +71,80 @@ MARK: Final = 0.63
 """Any other ASCII character: a digit, a mark, the end of a line."""
 INDENT: Final = -1.09
 """Two spaces in a row, where there are lines, beside what each weighs: one token holds the whole run."""
+LINE: Final = 80
+"""Lines that are longer on average are paragraphs: in these no indentation is looked for."""
 
 REACH: Final = 40
 """So many ASCII letters around it does an accented one show to be of another language than English."""
 FOREIGN_LETTER: Final = 0.28
 FOREIGN_SPACE: Final = 0.3
-ACCENTED: Final = 0.93
-"""A character of Latin-1 that is not ASCII, such as é."""
 
 LONGEST: Final = 12
 """More ASCII letters and digits than this to each space or mark are no words, but base64 or the like."""
 UNBROKEN: Final = 0.35
 """Each that is too many, beside its own weight."""
 
-SCRIPTS: Final[tuple[tuple[bytes, float], ...]] = (
-    (bytes((0x30, 0x31, *range(0x34, 0xA0), *range(0xAC, 0xD8), 0xFE, 0xFF)), 0.82),  # Chinese, kana, Hangul
-    (b"\x04", 0.26),  # Cyrillic
-    (b"\x20", 0.92),  # dashes and quotation marks
-    (b"\x01\x02\x1e", 2.0),  # Latin letters such as ł, ş and ů
-    (b"\x05\x06\x07", 0.3),  # Hebrew, Arabic
-    (bytes(range(0xD8, 0xDC)), 3.4),  # emoji: the first half of each
-    (bytes(range(0xDC, 0xE0)), 0.0),  # and the second
-)
-"""What a character weighs by the first of its two bytes in UTF-16, which tells its script."""
-EXTENDED: Final = b"\x01"
-"""That byte of accented letters that are not in Latin-1."""
 OTHER: Final = 0.6
-"""A character of any other script, such as Greek, Hindi or Thai."""
+"""A character of Greek, Hindi, Thai or any other script that is not told apart below."""
+SCRIPTS: Final[tuple[tuple[bytes, float, bool], ...]] = (
+    (b"\xe3\xe4\xe5\xe6\xe7\xe8\xe9\xea\xeb\xec\xed\xef", 0.82, False),  # Chinese, kana, Hangul
+    (b"\xe2", 0.92, False),  # dashes, quotation marks, symbols
+    (b"\xc2\xc3", 0.93, True),  # letters of Latin-1 such as é
+    (b"\xd0\xd1\xd2\xd3", 0.26, False),  # Cyrillic
+    (b"\xf0\xf1\xf2\xf3\xf4", 3.4, False),  # emoji
+    (b"\xc4\xc5\xc6\xc7", 2.0, True),  # Latin letters such as ł, ş and ů
+    (b"\xcc\xcd\xce\xcf\xe0", OTHER, False),  # the most frequent of the others
+    (b"\xd4\xd5\xd6\xd7\xd8\xd9\xda\xdb\xdc\xdd\xde\xdf", 0.3, False),  # Hebrew, Arabic
+    (b"\xc8\xc9\xca\xcb", 2.0, False),  # what is left of Latin
+)
+"""What a character weighs by the first of its bytes in UTF-8, which tells its script, and whether it is an
+accented letter. The scripts that make up most texts come first, for they are looked for in this order.
+"""
+AMBIGUOUS: Final = 0xE1
+"""That byte of Latin letters such as ế, which weigh more, and of scripts such as Georgian."""
+VIETNAMESE: Final = 2.0
 
 _LETTERS: Final = b"abcdefghijklmnopqrstuvwxyz"
-_CAPITALS: Final = _LETTERS.upper()
-_WORDS: Final = b" " + _CAPITALS
+_LETTERS_AND_LATER: Final = _LETTERS + bytes(range(0x80, 0xC0))
+"""In UTF-8 the letters, and all bytes but the first of each character that is not ASCII."""
+_CAPITALS: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _DIGITS: Final = b"0123456789"
+_LINE: Final = ord("\n")
+_ASCII: Final = bytes(range(0x80))
+_FIRST: Final = bytes(range(0xC0, 0x100))
+"""The first byte of each character that is not ASCII."""
 
 
 def text(value: str) -> float:
     """The estimated tokens of a text, not rounded. Of a long text a sample is read."""
     length = len(value)
-    least = LEAST if value.isascii() else LEAST // 4
-    if length <= least:
+    step = STEPS[((length if value.isascii() else 3 * length) // LEAST).bit_length()]
+    if step == 1:
         return _weight(value, value)
-    wanted = length // min(least + length // SHARE, MOST)
-    sample = value[:: STEPS[min(bisect_left(STEPS, wanted), len(STEPS) - 1)]]
+    sample = value[::step]
     return _weight(sample, value) * length / len(sample)
-
-
-def total(texts: Iterable[str], costs: int) -> int:
-    """The estimated tokens of a request, rounded up: all its texts, and what else it costs."""
-    return ceil(text("".join(texts)) + costs)
 
 
 def _weight(sample: str, whole: str) -> float:
     """What a sample weighs; where the whole text is indented, as much less as its share of that."""
-    plain = sample.encode("ascii", "ignore")
-    rest = plain.translate(None, _LETTERS)
-    marks = rest.translate(None, _WORDS)
-    letters = len(plain) - len(rest)
-    spaces = rest.count(b" ")
-    capitals = len(rest) - len(marks) - spaces
-    weight = LETTER * letters + SPACE * spaces + CAPITAL * capitals + MARK * len(marks)
-    if b"\n" in marks:
+    if sample.isascii():
+        rest, wide = sample.encode().translate(None, _LETTERS), b""
+    else:
+        both = sample.encode("utf-8", "surrogatepass").translate(None, _LETTERS_AND_LATER)
+        rest, wide = both.translate(None, _FIRST), both.translate(None, _ASCII)
+    if not (plain := len(sample) - len(wide)):
+        return _wide(wide, sample, 0, 0)
+    words = rest.translate(None, b" ")
+    marks = words.translate(None, _CAPITALS)
+    letters, spaces = plain - len(rest), len(rest) - len(words)
+    weight = LETTER * letters + SPACE * spaces + CAPITAL * (len(words) - len(marks)) + MARK * len(marks)
+    # the first asks what is quickest to tell; where lines are indented there are more spaces than lines
+    if _LINE in marks and spaces > marks.count(b"\n") > len(sample) / LINE:
         weight += INDENT * min(spaces / 2, _indents(whole) * len(sample) / len(whole))
-    if LONGEST * spaces < len(plain):
+    if LONGEST * (spaces + 1) < plain:
         breaks = spaces + len(marks.translate(None, _DIGITS))
-        weight += UNBROKEN * max(0, len(plain) - breaks - LONGEST * (breaks + 1))
-    if len(plain) < len(sample):
-        weight += _wide(sample, plain, letters, spaces)
-    return weight
+        weight += UNBROKEN * max(0, plain - breaks - LONGEST * (breaks + 1))
+    return weight + _wide(wide, sample, letters, spaces) if wide else weight
 
 
 def _indents(value: str) -> float:
@@ -153,24 +152,28 @@ def _indents(value: str) -> float:
     pieces, piece = INDENTED
     if (length := len(value)) <= pieces * piece:
         return value.count("  ")
-    step = (length - piece) // (pieces - 1)
-    found = sum([value.count("  ", at, at + piece) for at in range(0, length - piece + 1, step)])
+    found = 0
+    for at in range(0, length - piece + 1, (length - piece) // (pieces - 1)):
+        found += value.count("  ", at, at + piece)
     return found * length / (pieces * piece)
 
 
-def _wide(value: str, plain: bytes, letters: int, spaces: int) -> float:
-    """What the characters that are not ASCII weigh, and what they add to the others."""
-    scripts = value.encode("utf-16-le", "surrogatepass")[1::2]
-    left = scripts.translate(None, b"\0")
-    accents = len(scripts) - len(left) - len(plain)
-    weight = ACCENTED * accents
-    if accents := accents + left.count(EXTENDED):
-        share = min(1.0, REACH * accents / (letters or 1))
-        weight += share * ((FOREIGN_LETTER - LETTER) * letters + (FOREIGN_SPACE - SPACE) * spaces)
-    for script, each in SCRIPTS:
+def _wide(left: bytes, sample: str, letters: int, spaces: int) -> float:
+    """What the characters weigh that are not ASCII, by their first bytes, and what they add to the others."""
+    weight, accents = 0.0, 0
+    for script, each, accented in SCRIPTS:
+        others = left.translate(None, script)
+        found, left = len(left) - len(others), others
+        weight += each * found
+        if accented:
+            accents += found
         if not left:
             break
-        others = left.translate(None, script)
-        weight += each * (len(left) - len(others))
-        left = others
-    return weight + OTHER * len(left)
+    weight += OTHER * len(left)
+    if AMBIGUOUS in left:
+        upper = sample.encode("utf-16-be", "surrogatepass")[::2]
+        weight += (VIETNAMESE - OTHER) * upper.count(b"\x1e")
+    if accents:
+        share = min(1.0, REACH * accents / (letters or 1))
+        weight += share * ((FOREIGN_LETTER - LETTER) * letters + (FOREIGN_SPACE - SPACE) * spaces)
+    return weight

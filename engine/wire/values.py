@@ -14,7 +14,8 @@ from turnout.engine.classify.verdict import Feature
 ALWAYS: Final = frozenset({Feature.ENDPOINT.value, Feature.ROLE.value})
 """What every request needs: each goes to an endpoint, and has somebody speak."""
 
-NONE: Final[frozenset[str]] = frozenset()
+USES_TOOLS: Final = Feature.TOOLS.value
+"""Told once: to ask an enumeration for a value is slow."""
 
 EMPTY: Final[Mapping[str, Any]] = {}
 
@@ -42,34 +43,40 @@ def kind(value: Mapping[str, Any]) -> str:
     return told if isinstance(told, str) else ""
 
 
-def objects(value: object) -> Sequence[Mapping[str, Any]]:
+def objects(value: object) -> list[dict[str, Any]]:
     """The object, or the objects of a list; of anything else none."""
-    if value is None or isinstance(value, str):  # most of what there is: no question for a Mapping is cheap
-        return ()
     if isinstance(value, _LISTS):
-        return [item for item in value if isinstance(item, _OBJECTS)]
-    return (value,) if isinstance(value, Mapping) else ()
+        return [item for item in value if isinstance(item, dict)]
+    return [value] if isinstance(value, dict) else []
+
+
+def listed(value: object) -> Sequence[Any]:
+    """The list, or one of the object; of anything else an empty one."""
+    if isinstance(value, _LISTS):
+        return value
+    return [value] if isinstance(value, dict) else ()
 
 
 def gather(
-    value: object, texts: frozenset[str], within: frozenset[str]
-) -> tuple[list[str], list[Mapping[str, Any]]]:
-    """What an object or a list of them holds, however deep.
+    given: Iterable[Any], texts: frozenset[str], within: frozenset[str], keys: frozenset[str]
+) -> tuple[list[str], Mapping[str, list[dict[str, Any]]]]:
+    """What objects hold, however deep.
 
     Args:
-        value: the object, or the list.
+        given: the objects, and anything else, which is passed by.
         texts: the keys under which an object has text; `content` and `text` are among them.
         within: the keys under which it has further objects; `content` is one.
+        keys: all of these.
 
     Returns:
-        All texts, and all objects but those that are most of a request: messages that have nothing
-        beside a role and content, and parts that have nothing beside a type and a text.
+        All texts, and the objects of each type, but for those that are most of a request: messages that
+        have nothing beside a role and content, and parts that have nothing beside a type and a text.
     """
     said: list[str] = []
-    others: list[Mapping[str, Any]] = []
-    waiting = [*value] if isinstance(value, _LISTS) else [value]
+    kinds: dict[str, list[dict[str, Any]]] = {}
+    waiting = [*given]
     for each in waiting:  # it grows meanwhile
-        if not isinstance(each, _OBJECTS):
+        if not isinstance(each, dict):
             continue
         if len(each) == 2:  # most of what there is
             held = each.get("content") if "role" in each else each.get("text")
@@ -79,14 +86,33 @@ def gather(
             if isinstance(held, list):
                 waiting += held
                 continue
-        others.append(each)
-        for key, held in each.items():
-            if isinstance(held, str):
-                if key in texts:
-                    said.append(held)
-            elif key in within:
-                waiting += held if isinstance(held, _LISTS) else [held]
-    return said, others
+        if isinstance(of := each.get("type"), str):
+            if (those := kinds.get(of)) is None:
+                kinds[of] = [each]
+            else:
+                those.append(each)
+        _look_into(each, said, waiting, texts, within, keys)
+    return said, kinds
+
+
+def _look_into(
+    each: dict[str, Any],
+    said: list[str],
+    waiting: list[Any],
+    texts: frozenset[str],
+    within: frozenset[str],
+    keys: frozenset[str],
+) -> None:
+    """Add what an object says, and what is within it."""
+    for key in each:
+        if key not in keys:  # most are not
+            continue
+        held = each[key]
+        if isinstance(held, str):
+            if key in texts:
+                said.append(held)
+        elif held and key in within:
+            waiting += held if isinstance(held, _LISTS) else (held,)
 
 
 def as_json(value: object) -> str:
@@ -107,12 +133,11 @@ def limit(body: Mapping[str, Any], keys: Iterable[str]) -> int | None:
 
 
 def used(body: Mapping[str, Any], keys: Keys) -> set[str]:
-    """What every request needs, and what its top-level keys do."""
-    found = {*ALWAYS}
-    for key in keys.keys() & body.keys():
-        for feature, needs in keys[key]:
-            if (value := body[key]) and needs(value):
-                found.add(feature)
+    """What the top-level keys of a request need."""
+    found: set[str] = set()
+    for key in body:
+        if key in keys and (value := body[key]):
+            found.update([feature for feature, needs in keys[key] if needs(value)])
     return found
 
 
