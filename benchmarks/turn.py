@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
+from functools import partial
 from statistics import median
 from time import perf_counter_ns
 from typing import Final
@@ -24,10 +25,10 @@ from turnout.engine.breakers import Breakers
 from turnout.engine.classify.verdict import Evidence
 from turnout.engine.clock import VirtualClock
 from turnout.engine.context import EMPTY, Cause, Eviction, SessionContext
-from turnout.engine.drive import new_turn, wants_of
+from turnout.engine.drive import asks_of, new_turn
 from turnout.engine.habits import Home, Place
 from turnout.engine.health import failed
-from turnout.engine.memory.keeper import Keeper
+from turnout.engine.memory.shared_health import SharedHealth
 from turnout.engine.selection import Coolings, Selection, Wants
 from turnout.machines.vocabulary import ErrorKind, RoutingFallbackReason
 
@@ -94,17 +95,16 @@ REMEMBERED: Final = SessionContext(
 def healths() -> Callable[[], Coolings]:
     """Who cools, as a turn finds it out where nothing has to be read."""
     clock = VirtualClock()
-    keeper = Keeper(InMemory(), clock)
+    health = SharedHealth(InMemory(), clock)
     cause = Cause("t1", 0.0, ErrorKind.UNAVAILABLE, Evidence("told"))
-    which = ("", "b", DECLARED[1].fingerprint)
 
     async def open_one() -> None:
-        await keeper.change_health(
-            which, lambda h: failed(h, Breaker(failures=1), cause, wait=None, now=clock.now())
-        )
+        now = clock.now()
+        event = partial(failed, breaker=Breaker(failures=1), cause=cause, wait=None, now=now)
+        health.happened(("", "b", DECLARED[1].fingerprint), event)
 
     clock.run(open_one())
-    return lambda: Breakers(keeper, DECLARED, "t2", clock, namespace="", note=print).coolings()
+    return lambda: Breakers(health, DECLARED, "t2", clock, namespace="", note=print).coolings()
 
 
 def medians(timed: dict[str, Callable[[], object]]) -> dict[str, float]:
@@ -126,17 +126,17 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--check", action="store_true")
     given = parser.parse_args(arguments)
     request, policy = Request(BODY, {}), Policy()
-    wants, nothing = wants_of(ON, request), Wants()
+    asks, nothing = asks_of(ON, request), Wants()
     cooling = healths()
     assert list(cooling()) == ["b"]
     found = medians(
         {
             "the choice, every option off": lambda: Selection(PLAIN, policy, wants=nothing).rulings(EMPTY),
-            "a turn until its first probe, off": lambda: new_turn(OFF, wants, EMPTY),
+            "a turn until its first probe, off": lambda: new_turn(OFF, asks, EMPTY),
             "a turn until its first probe, on": lambda: new_turn(
-                ON, wants, REMEMBERED, pin="b", coolings=cooling()
+                ON, asks, REMEMBERED, pin="b", coolings=cooling()
             ),
-            "what the request needs and its size": lambda: wants_of(ON, request),
+            "what the request needs and its size": lambda: asks_of(ON, request),
         }
     )
     for name, time in found.items():

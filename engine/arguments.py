@@ -37,6 +37,7 @@ _NEEDED: Final[Mapping[str, _Needed]] = {
     "transport": _Needed(
         ("handle_async_request", "aclose"), '"aiohttp", "httpx" or an httpx.AsyncBaseTransport'
     ),
+    "size": _Needed(("__call__",), "a function of a request's body that gives its tokens", maybe_class=False),
     "capture": _Needed(("keep",), 'Capture("captured")'),
     "on_record": _Needed(("__call__",), 'a callable, such as JsonLines("records.jsonl")'),
     "on_change": _Needed(("__call__",), 'a callable, such as JsonLines("changes.jsonl")'),

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from turnout.engine import wire
 from turnout.engine.attempts import Answer, Attempt, Request
@@ -17,6 +17,7 @@ from turnout.engine.classify.verdict import Verdict
 from turnout.engine.clock import Clock, Wanted
 from turnout.engine.context import EMPTY, SessionContext
 from turnout.engine.errors import (
+    ConfigurationError,
     DeadlineExceeded,
     InjectionRefused,
     StreamInterrupted,
@@ -25,7 +26,7 @@ from turnout.engine.errors import (
     UpstreamError,
     told,
 )
-from turnout.engine.habits import NO_HABITS, Habits, served_last
+from turnout.engine.habits import NO_HABITS, Habits, Scale, calibrated, served_last
 from turnout.engine.identity import Asking
 from turnout.engine.memory.bounded import BoundedMemory
 from turnout.engine.memory.shared_health import SharedHealth
@@ -37,11 +38,15 @@ from turnout.engine.selection import NONE_COOLS, Coolings, Wants
 from turnout.engine.sse import StreamEvent
 from turnout.engine.targets import usable
 from turnout.engine.turn import Interruption, Turn
+from turnout.engine.wire.reading import Reading
 from turnout.machines.vocabulary import TurnoutError
 
 LOG: Final = logging.getLogger("turnout")
+MAX_SIZE: Final = 10**12
+"""The largest size of a request that is believed, in tokens."""
 
 T = TypeVar("T")
+SizeOf = Callable[[Mapping[str, Any]], int | None]
 Sink = Callable[[AuditRecord], Any]
 Failure = UpstreamError | DeadlineExceeded | TurnBroken
 
@@ -52,6 +57,8 @@ class Surroundings:
 
     health: SharedHealth
     namespace: str
+    size: SizeOf | None
+    """Measures requests in place of the estimate."""
     attempt: Attempt
     clock: Clock
     jitter: Callable[[], float]
@@ -82,8 +89,11 @@ class Drive:
         self._began = self._clock.monotonic()
         self._bound = usable(route.deadline_secs)
         self._loop = asyncio.get_running_loop()
-        self._wants = wants_of(route, request)
+        self._asks = asks_of(route, request)
         self._turn = self._new_turn(EMPTY)
+        self._scale: Scale | None = None
+        self._usage: Mapping[str, int] | None = None
+        """What the upstream has reported of the answer."""
         self._breakers: Breakers | None = None
         if route.has_breakers:
             self._breakers = Breakers(
@@ -265,6 +275,7 @@ class Drive:
 
     async def _end_unread(self, outcome: Answer | Failure | None) -> None:
         """End a turn that nobody waits for: its record is left before anything else happens."""
+        self._usage = outcome.usage if isinstance(outcome, Answer) else None
         try:
             self._leave_record(outcome)
             self._around.later(self._keep_books())
@@ -274,6 +285,7 @@ class Drive:
 
     async def _end(self, outcome: Answer | Failure) -> None:
         """The books and the record of a turn that has come to its end."""
+        self._usage = outcome.usage if isinstance(outcome, Answer) else None
         try:
             await self._let_go()
             await self._keep_books_whatever_happens()
@@ -288,13 +300,20 @@ class Drive:
 
     # -- the turn
 
-    async def _until_answered(self) -> Answer | Failure | Streaming:
+    async def _begin(self) -> Turn:
+        """See what the request is, and whom the session and the targets' health leave to ask."""
+        if self._around.size is not None:
+            self._asks = measured(self._asks, self._request, self._around.size)
+            self._turn = self._new_turn(EMPTY)
         if context := await self._memory.read():
+            self._scale = context.habits.scale
             self._turn = self._new_turn(context)
-        turn = self._turn
         if self._breakers is not None:
             await self._choose(None)
-        wanted = Wanted()
+        return self._turn
+
+    async def _until_answered(self) -> Answer | Failure | Streaming:
+        turn, wanted = await self._begin(), Wanted()
         while True:
             self._probe = probe = await self._new_probe()
             outcome = await ask(probe, self._request, self._around.attempt, self._clock, self._deadline)
@@ -323,7 +342,9 @@ class Drive:
             return
         coolings = await breakers.read()
         target = self._turn.consider(context, coolings)
-        while target is not None and target.name not in coolings and not await breakers.may_ask(target):
+        for _ in self._route.ladder:  # each may be refused once
+            if target is None or target.name in coolings or await breakers.may_ask(target):
+                return
             coolings = breakers.coolings()
             target = self._turn.consider(None, coolings)
 
@@ -369,7 +390,7 @@ class Drive:
             self._learnt = probe
 
     def _new_turn(self, context: SessionContext) -> Turn:
-        return new_turn(self._route, self._wants, context, id=self._id, pin=self._request.pin)
+        return new_turn(self._route, self._asks, context, id=self._id, pin=self._request.pin)
 
     async def _new_probe(self) -> Probe:
         target = self._turn.target
@@ -396,17 +417,29 @@ class Drive:
 
     def _habits(self) -> Habits:
         """What the session has got used to in this turn."""
-        home, before = self._turn.settled, self._turn.home
-        if home is None:
+        home, before, scale = self._turn.settled, self._turn.home, self._calibrated()
+        if home is None and scale is None:
             return NO_HABITS
-        if before is not None and home.home == before.home:
+        if home is not None and before is not None and home.home == before.home:
             home = served_last(home.last)
-        return Habits({self._route.id: home})
+        return Habits({} if home is None else {self._route.id: home}, scale)
+
+    def _calibrated(self) -> Scale | None:
+        """What the upstream's count says of the estimate, where sizes are held against a window."""
+        reading, usage = self._asks.reading, self._usage
+        if reading is None or not usage or not self._route.has_windows:
+            return None
+        counts = [usage[key] for key in wire.of(self._route.ladder[0].format).PROMPT if key in usage]
+        if not counts:
+            return None
+        return calibrated(
+            self._scale, text=reading.text, other=reading.other, reported=sum(counts), at=self._clock.now()
+        )
 
     async def _keep_books_whatever_happens(self) -> None:
         """A caller who leaves now takes no removal along."""
         final = self._asking.caller.final
-        if not (self._turn.restored or self._turn.settled or final or self._learnt):
+        if not (self._turn.restored or self._habits() or final or self._learnt):
             await self._keep_books()
             return
         wanted = Wanted()
@@ -441,17 +474,39 @@ class Drive:
         return Redactor(secrets, self._request.quotations).clean(text)
 
 
-def wants_of(route: Route, request: Request) -> Wants:
+class Asks(NamedTuple):
+    """A request as it was read."""
+
+    wants: Wants
+    reading: Reading | None
+    """Its estimate; None where its size is known better."""
+
+
+def asks_of(route: Route, request: Request) -> Asks:
     """What a request asks of whoever serves it."""
     form = wire.of(route.ladder[0].format)
-    reading = form.read(request.body)
-    size = reading.tokens() if request.size is None else request.size
-    return Wants(reading.needs, size, form.output(request.body))
+    reading, output = form.read(request.body), form.output(request.body)
+    if request.size is not None:
+        return Asks(Wants(reading.needs, request.size, output), None)
+    return Asks(Wants(reading.needs, reading.tokens(), output), reading)
+
+
+def measured(asks: Asks, request: Request, size: SizeOf) -> Asks:
+    """The same with the size that the embedder's function gives; it is not asked where the caller told one.
+
+    Raises:
+        ConfigurationError: it gives no size.
+    """
+    if request.size is not None or (tokens := size(request.body)) is None:
+        return asks
+    if type(tokens) is not int or not 0 <= tokens <= MAX_SIZE:
+        raise ConfigurationError(f"size= gave {tokens!r}; it has to give a whole number of tokens, or None")
+    return Asks(asks.wants._replace(size=tokens), None)
 
 
 def new_turn(
     route: Route,
-    wants: Wants,
+    asks: Asks,
     context: SessionContext,
     *,
     id: str = "",
@@ -459,6 +514,10 @@ def new_turn(
     coolings: Coolings = NONE_COOLS,
 ) -> Turn:
     """A turn of a route that nobody has been asked in yet."""
+    (wants, reading), scale = asks, context.habits.scale
+    counted = None
+    if scale is not None and reading is not None and route.has_windows:
+        counted = reading.tokens(scale.factor)
     return Turn(
         route.ladder,
         policy=route.policy,
@@ -468,7 +527,7 @@ def new_turn(
         needs=wants.needs,
         size=wants.size,
         output=wants.output,
-        calibrated=wants.calibrated,
+        calibrated=counted,
         pin=pin,
         home=context.habits.homes.get(route.id),
         coolings=coolings,

@@ -121,7 +121,7 @@ def calibrated(scale: Scale | None, *, text: float, other: int, reported: int, a
         other: the estimate of everything else in it, in tokens.
         reported: the tokens of the whole request, those of a prompt cache included.
     """
-    if text < LEAST:
+    if text < LEAST or other > text:  # what a request holds beside its texts is a guess
         return None
     factor = (reported - other) / text
     before = 1.0 if scale is None else scale.factor

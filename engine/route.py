@@ -51,6 +51,11 @@ class Route:
             )
 
     @cached_property
+    def has_windows(self) -> bool:
+        """Whether any target declares its window."""
+        return any(target.context_window is not None for target in self.ladder)
+
+    @cached_property
     def has_breakers(self) -> bool:
         """Whether the health of any target counts."""
         return any(target.breaker is not None for target in self.ladder)

@@ -22,7 +22,17 @@ from turnout.engine.call import Call, CallUpstream
 from turnout.engine.capture import Capture
 from turnout.engine.clock import Clock, SystemClock
 from turnout.engine.context import EMPTY, Identity
-from turnout.engine.drive import LOG, Drive, Sink, Surroundings, new_turn, wants_of
+from turnout.engine.drive import (
+    LOG,
+    MAX_SIZE,
+    Drive,
+    Sink,
+    SizeOf,
+    Surroundings,
+    asks_of,
+    measured,
+    new_turn,
+)
 from turnout.engine.errors import (
     ConfigurationError,
     InvalidBody,
@@ -52,9 +62,6 @@ from turnout.engine.upstream import HttpUpstream, url
 
 DEFAULT_ROUTE: Final = "default"
 """The id of the route of a router that was given a ladder."""
-MAX_SIZE: Final = 10**12
-"""The largest size of a request that is believed, in tokens."""
-
 DEFAULT_MEMORY: Final = "turnout.db"
 """The SQLite file of a router that was given no memory."""
 
@@ -88,6 +95,8 @@ class Router:
             logged.
         call: makes the calls, where the service has a client of its own: an async function, in the place of
             any `transport`.
+        size: gives a request's size in tokens, from its body, in place of the estimate, which stands where it
+            gives None.
         capture: keeps the replies that no rule knows, to correct or report how they are read.
         on_memory_error: `serve` (go on without, and note it) or `raise` (the turn is broken).
         memory_timeout_ms: how long a turn waits for the memory, each time.
@@ -116,6 +125,7 @@ class Router:
         on_record: Sink | None = None,
         on_change: Callable[[Change], Any] | None = None,
         call: Call | None = None,
+        size: SizeOf | None = None,
         capture: Capture | None = None,
         on_memory_error: OnMemoryError = "serve",
         memory_timeout_ms: float = 100,
@@ -128,6 +138,7 @@ class Router:
             memory=memory,
             on_record=on_record,
             on_change=on_change,
+            size=size,
             capture=capture,
             on_memory_error=on_memory_error,
             memory_timeout_ms=memory_timeout_ms,
@@ -168,6 +179,7 @@ class Router:
         self._around = Surroundings(
             health=self._health,
             namespace=self._namespace,
+            size=size,
             attempt=self._upstream,
             clock=self._clock,
             jitter=jitter or random.random,
@@ -332,6 +344,7 @@ class Router:
 
         Raises:
             RequestRefused: no such route or pin, or a body that is no JSON object.
+            ConfigurationError: the router's `size=` gives no size.
             RouterMisused: closed, or of another event loop or process.
         """
         chosen = self._route(route)
@@ -358,7 +371,10 @@ class Router:
                     note=lambda trouble: notes.append(str(trouble)),
                 )
                 coolings = await breakers.read()
-        turn = new_turn(chosen, wants_of(chosen, request), context, pin=pin, coolings=coolings)
+        asks = asks_of(chosen, request)
+        if self._around.size is not None:
+            asks = measured(asks, request, self._around.size)
+        turn = new_turn(chosen, asks, context, pin=pin, coolings=coolings)
         return turn.preview(chosen.id, tuple(notes))
 
     async def forget(self, session: str, *, agent: str | None = None) -> tuple[Change, ...]:

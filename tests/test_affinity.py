@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from itertools import permutations
 from pathlib import Path
 from typing import Any
@@ -239,6 +240,21 @@ def test_while_the_store_is_away_a_process_knows_where_its_sessions_are_at_home(
 
     played.play(story)
     assert played.asked == [["a", "b"], ["b"], ["b"]]
+
+
+def test_a_turn_that_is_under_way_does_not_bring_a_forgotten_home_back() -> None:
+    played = house({"a": [ok(), refusal("unavailable", after=5), ok()]})
+
+    async def story(router: Router) -> None:
+        await router.turn(BODY, session="s1")
+        waits = asyncio.ensure_future(router.turn(BODY, session="s1"))
+        await played.clock.sleep(1)
+        await router.forget("s1")
+        await waits
+        await router.turn(BODY, session="s1")
+
+    played.play(story)
+    assert played.asked == [["a"], ["a", "b"], ["b"]]
 
 
 def test_a_preview_tells_where_a_session_is_at_home() -> None:

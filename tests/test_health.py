@@ -25,9 +25,10 @@ from turnout import (
     TurnFailed,
 )
 from turnout.engine.classify.verdict import Evidence
+from turnout.engine.clock import VirtualClock
 from turnout.engine.context import Cause
 from turnout.engine.health import LONGEST, WELL, Health, answered, cooling, failed, needs_trial, tried
-from turnout.engine.testing import Hang, ok, refusal
+from turnout.engine.testing import Hang, ScriptedTransport, in_json, ok, refusal
 from turnout.machines.catalog import DIGESTS
 from turnout.machines.health import DEFINITION
 from turnout.machines.vocabulary import ErrorKind, HealthState
@@ -276,7 +277,10 @@ class Counted(InMemory):
     def __init__(self) -> None:
         super().__init__()
         self.reads = 0
+        self.changes = 0
         self.away = False
+        self.takes = 0.0
+        self.clock: VirtualClock | None = None
 
     async def health(self, namespace: str, targets: Any) -> Any:
         self.reads += 1
@@ -284,7 +288,10 @@ class Counted(InMemory):
         return await super().health(namespace, targets)
 
     async def change_health(self, *which: Any) -> Any:
+        self.changes += 1
         self._see()
+        if self.clock is not None:
+            await self.clock.sleep(self.takes)
         return await super().change_health(*which)
 
     def _see(self) -> None:
@@ -384,6 +391,257 @@ def test_a_preview_tells_who_cools_and_takes_no_trial() -> None:
     assert [preview.target for preview in previews] == ["b", "a", "a", "a"]
     assert [over.why for over in previews[0].passed_over] == ["cooling"]
     assert house.asked[-1] == ["a"]
+
+
+# -- what attacks have found
+
+
+def simultaneous(memory: Counted, failures: int) -> tuple[House, list[int]]:
+    """A hundred turns whose first target fails at the same moment; how often the store was told."""
+    told: list[int] = []
+    house = House({"a": [refusal("unavailable", after=1)]}, ladder=ladder(failures=failures), memory=memory)
+
+    async def story(router: Router) -> None:
+        before = memory.changes
+        await asyncio.gather(*[router.turn(BODY, session=f"s{number}") for number in range(100)])
+        await house.clock.sleep(0.1)
+        told.append(memory.changes - before)
+
+    house.play(story)
+    return house, told
+
+
+def test_a_hundred_failures_at_once_are_a_few_writes_and_all_of_them_count() -> None:
+    memory = Counted()
+    house, told = simultaneous(memory, 100)
+    assert told[0] <= 3
+    house.play(lambda router: router.turn(BODY, session="s"))
+    assert house.asked[-1] == ["b"]
+
+
+def test_a_cold_start_of_a_hundred_turns_looks_once() -> None:
+    memory = Counted()
+    simultaneous(memory, 1000)
+    assert memory.reads <= 2
+
+
+def test_answers_are_not_told_where_nothing_speaks_against_a_target() -> None:
+    memory = Counted()
+    house = House({"a": [refusal("unavailable"), ok()]}, ladder=ladder(), memory=memory)
+
+    async def story(router: Router) -> None:
+        for wait in (0, 31):
+            await house.clock.sleep(wait)
+            await router.turn(BODY, session="s1")
+        await house.clock.sleep(0.1)
+        memory.changes = 0
+        for _ in range(50):
+            await router.turn(BODY, session="s1")
+            await house.clock.sleep(0.3)
+
+    house.play(story)
+    assert memory.changes == 0
+
+
+class Hanging(Counted):
+    """Never says what became of a health."""
+
+    async def change_health(self, *which: Any) -> Any:
+        self.changes += 1
+        await asyncio.get_running_loop().create_future()
+
+
+@pytest.mark.parametrize("on_memory_error", ["serve", "raise"])
+def test_a_store_that_hangs_at_health_breaks_and_delays_nothing_else(on_memory_error: str) -> None:
+    house = House({"a": [refusal("unavailable")]}, ladder=ladder(), memory=Hanging())
+    house.arguments["on_memory_error"] = on_memory_error
+
+    async def story(router: Router) -> None:
+        for _ in range(3):
+            await router.turn(BODY, session="s1")
+        assert router.memory.health.state == "well"
+
+    house.play(story)
+    assert house.asked == [["a", "b"], ["b"], ["b"]]
+    assert [record.took for record in house.records] == [0, 0, 0]
+
+
+def test_of_many_turns_one_has_the_trial_also_while_the_store_hangs() -> None:
+    memory = Hanging()
+    house = House({"a": [refusal("unavailable"), ok(after=9)]}, ladder=ladder(), memory=memory)
+
+    async def story(router: Router) -> None:
+        await router.turn(BODY, session="s1")
+        await house.clock.sleep(31)
+        await asyncio.gather(*[router.turn(BODY, session=f"s{number}") for number in range(100)])
+
+    house.play(story)
+    assert house.asked[1:].count(["a"]) == 1
+    assert max(record.took for record in house.records[1:]) < 9.2
+
+
+def test_who_leaves_while_his_failure_is_told_takes_neither_it_nor_the_trial_along() -> None:
+    memory = Counted()
+    memory.takes = 0.05
+    script = {"a": [refusal("unavailable")], "b": [Hang()]}
+    house = House(script, ladder=ladder(max_cool_secs=3600.0), memory=memory)
+    house.arguments["ladder"][1:] = [Target("b", base_url="http://upstream.example", max_retries=0)]
+    memory.clock = house.clock
+
+    async def story(router: Router) -> None:
+        for secs in (0, 31):
+            await house.clock.sleep(secs)
+            gone = asyncio.ensure_future(router.turn(BODY, session="s1"))
+            await house.clock.sleep(0.06)
+            gone.cancel()
+            await asyncio.gather(gone, return_exceptions=True)
+        await house.clock.sleep(1)
+        (stored,) = await memory.health("", [("a", ladder()[0].fingerprint)])
+        assert (stored.state, stored.failures, stored.openings) == ("open", 2, 2)
+
+    house.play(story)
+
+
+def test_an_answer_that_comes_when_others_have_opened_it_closes_it() -> None:
+    memory = InMemory()
+    slow, quick = (House(ladder=ladder(cool_secs=200.0), memory=memory) for _ in "12")
+    quick.clock = slow.clock
+    slow.transport = ScriptedTransport({"a": [ok(after=60)]}, clock=slow.clock)
+    quick.transport = ScriptedTransport({"a": [refusal("unavailable"), ok()]}, clock=slow.clock)
+
+    async def story() -> None:
+        async with slow.router() as one, quick.router() as other:
+            waits = asyncio.ensure_future(one.turn(BODY, session="s1"))
+            await slow.clock.sleep(30)
+            await other.turn(BODY, session="s2")
+            await waits
+            await slow.clock.sleep(2)
+            await other.turn(BODY, session="s2")
+
+    slow.clock.run(story())
+    assert quick.asked == [["a", "b"], ["a"]]
+
+
+def test_a_clock_that_was_ahead_when_it_failed_keeps_nobody_out() -> None:
+    ahead = failed(WELL, Breaker(failures=1), CAUSE, wait=None, now=NOW + 72_000).health
+    assert cooling("a", ahead, "t", now=NOW) is None
+    a_little = failed(WELL, Breaker(failures=1), CAUSE, wait=None, now=NOW + 5).health
+    assert cooling("a", a_little, "t", now=NOW) is not None
+
+
+def test_what_was_sent_before_a_trial_decides_nothing_of_it() -> None:
+    breaker = Breaker(failures=1)
+    trial = tried(failed(WELL, breaker, CAUSE, wait=None, now=NOW).health, breaker, "t9", now=NOW + 30).health
+    late = failed(trial, breaker, CAUSE, wait=500, now=NOW + 31).health
+    assert (late.state, late.trial, late.until) == ("half_open", "t9", trial.until)
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [Health(openings=5000), Health(openings=-5000), Health(failures=10**30), Health(until=1e300, at=-1e300)],
+)
+def test_no_stored_value_breaks_a_turn(stored: Health) -> None:
+    memory = InMemory()
+    house = House({"a": [refusal("unavailable")]}, ladder=ladder(), memory=memory)
+
+    async def story(router: Router) -> None:
+        await memory.change_health("", "a", ladder()[0].fingerprint, lambda _: stored)
+        await router.turn(BODY, session="s1")
+        await router.turn(BODY, session="s1")
+
+    house.play(story)
+    assert house.asked == [["a", "b"], ["b"]]
+
+
+@pytest.mark.parametrize("raised", [asyncio.CancelledError(), RecursionError("deep"), KeyError()])
+@pytest.mark.parametrize("on_memory_error", ["serve", "raise"])
+def test_whatever_a_store_raises_for_health_turns_go_on(raised: BaseException, on_memory_error: str) -> None:
+    class Raising(InMemory):
+        async def health(self, namespace: str, targets: Any) -> Any:
+            raise raised
+
+        async def change_health(self, *which: Any) -> Any:
+            raise raised
+
+    house = House({"a": [refusal("unavailable")]}, ladder=ladder(), memory=Raising())
+    house.arguments["on_memory_error"] = on_memory_error
+
+    async def story(router: Router) -> None:
+        for wait in (0, 1, 31, 1):
+            await house.clock.sleep(wait)
+            await router.turn(BODY, session="s1")
+
+    house.play(story)
+    assert house.asked == [["a", "b"], ["b"], ["a", "b"], ["b"]]
+
+
+def test_a_store_that_grants_no_trial_and_denies_none_holds_nobody_up() -> None:
+    class Deaf(InMemory):
+        async def change_health(self, *which: Any) -> Health:
+            return Health(HealthState.OPEN, 1, 1, until=0.0)
+
+    house = House({"a": [ok()]}, ladder=ladder(), memory=Deaf())
+
+    async def story(router: Router) -> None:
+        await InMemory.change_health(
+            house.memory,
+            "",
+            "a",
+            ladder()[0].fingerprint,
+            lambda _: Health(HealthState.OPEN, 1, 1, until=1.0),
+        )
+        await router.turn(BODY, session="s1")
+
+    house.play(story)
+    assert house.records[0].state == "served"
+
+
+@pytest.mark.parametrize("given", [None, [], [None, None], "xy", [WELL]])
+def test_a_store_that_gives_something_else_leaves_a_note(given: Any) -> None:
+    class Odd(InMemory):
+        async def health(self, namespace: str, targets: Any) -> Any:
+            return given
+
+    house = House({"a": [refusal("unavailable")]}, ladder=ladder(), memory=Odd())
+    house.turn()
+    assert house.asked == [["a", "b"]]
+    assert "could not read health" in house.records[0].notes[0]
+
+
+def test_what_is_shared_of_a_failure_quotes_nobody() -> None:
+    told = in_json(503, {"error": {"code": "my secret diagnosis", "message": "overloaded"}})
+    house = House({"a": [told]}, ladder=ladder())
+    house.turn()
+    house.turn(session="s2")
+    assert "secret" not in repr(house.records[1].passed_over)
+
+
+def test_a_caller_who_leaves_leaves_the_return_of_his_trial_in_the_record() -> None:
+    house = House({"a": [refusal("unavailable"), Hang()]}, ladder=ladder())
+
+    async def story(router: Router) -> None:
+        await router.turn(BODY, session="s1")
+        await house.clock.sleep(31)
+        gone = asyncio.ensure_future(router.turn(BODY, session="s1"))
+        await house.clock.sleep(1)
+        gone.cancel()
+        await asyncio.gather(gone, return_exceptions=True)
+
+    house.play(story)
+    assert path_of(house.records[1:]) == [("cooled", "open", "half_open"), ("returned", "half_open", "open")]
+    assert [probe.trial for probe in house.records[1].probes] == [True]
+
+
+def test_turns_without_a_name_have_their_trials_too() -> None:
+    house = House({"a": [refusal("unavailable"), ok()]}, ladder=ladder(), new_id=lambda: "")
+
+    async def story(router: Router) -> None:
+        await router.turn(BODY, session="s1")
+        await house.clock.sleep(31)
+        await router.turn(BODY, session="s1")
+
+    house.play(story)
+    assert house.asked == [["a", "b"], ["a"]]
 
 
 # -- streams

@@ -36,6 +36,9 @@ LONGEST_WAIT: Final = 5.0
 MOST_UNTOLD: Final = 1000
 """Of one target; one more, and the oldest goes."""
 
+_RAISED: Final = (Exception, asyncio.CancelledError)
+"""What a store may raise: turns go on, whatever it is."""
+
 Which = tuple[str, str, str]
 """A target: its namespace, name and fingerprint."""
 Event = Callable[[Health], Moved]
@@ -90,6 +93,7 @@ class SharedHealth:
         self._read_again = float("-inf")
         self._trouble = ""
         self._tasks: set[asyncio.Task[None]] = set()
+        self._closing = False
 
     def of(self, which: Which) -> Health:
         """How a target is, as far as is known here."""
@@ -160,9 +164,12 @@ class SharedHealth:
                 await told
         except TimeoutError as late:
             raise MemoryTrouble("memory: could not keep health: no answer in time") from late
+        if known.trouble:
+            raise MemoryTrouble(known.trouble)
 
     async def close(self) -> None:
         """Tell what is untold, if the store lets it."""
+        self._closing = True
         writing = [known.writer for known in self._known.values() if known.writer is not None]
         if writing:
             with suppress(TimeoutError):
@@ -190,7 +197,7 @@ class SharedHealth:
                 found = list(await self._memory.health(targets[0][0], pairs))
             if len(found) != len(targets) or not all(isinstance(health, Health) for health in found):
                 raise MemoryTrouble("memory: could not read health: the store gave something else")
-        except Exception as error:  # noqa: BLE001 - whatever a store raises, turns go on
+        except _RAISED as error:
             self._cannot_read(_told(error))
             return
         finally:
@@ -224,11 +231,13 @@ class SharedHealth:
                     stored = await self._memory.change_health(*which, partial(_made_of, events))
                 if not isinstance(stored, Health):
                     raise MemoryTrouble("memory: could not keep health: the store gave something else")
-            except Exception as error:  # noqa: BLE001 - whatever a store raises, turns go on
+            except _RAISED as error:
                 if not known.trouble:
-                    LOG.warning("memory: could not keep health: %s", error)
+                    LOG.warning("memory: could not keep health: %s", _told(error))
                 known.trouble = f"memory: could not keep health: {_told(error)}"
                 self._release(known, events)
+                if self._closing:
+                    return
                 await self._clock.sleep(wait)
                 wait = min(2 * wait, LONGEST_WAIT)
                 continue

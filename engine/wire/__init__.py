@@ -54,6 +54,11 @@ class Wire(Protocol):
         ...
 
     @property
+    def PROMPT(self) -> tuple[str, ...]:  # noqa: N802
+        """The token counts of a usage that make up the request, those of a prompt cache included."""
+        ...
+
+    @property
     def Stream(self) -> Callable[[], Stream]:  # noqa: N802
         """Makes the reader of one stream."""
         ...

@@ -99,6 +99,7 @@ OUTPUT: Final = ("max_tokens",)
 """Where a request limits the tokens of its output, the key that counts first."""
 
 USAGE: Final = ("input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+PROMPT: Final = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 DETAILS: Final[Mapping[str, tuple[str, str]]] = {
     "reasoning_tokens": ("output_tokens_details", "thinking_tokens"),
 }

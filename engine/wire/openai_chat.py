@@ -124,6 +124,7 @@ JSON: Final = ("tools", "functions", "response_format")
 """What of the request a model gets to read as JSON, or much like it."""
 
 USAGE: Final = ("prompt_tokens", "completion_tokens", "total_tokens")
+PROMPT: Final = ("prompt_tokens",)
 DETAILS: Final[Mapping[str, tuple[str, str]]] = {
     "cached_tokens": ("prompt_tokens_details", "cached_tokens"),
     "reasoning_tokens": ("completion_tokens_details", "reasoning_tokens"),

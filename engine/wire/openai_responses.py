@@ -103,6 +103,7 @@ OUTPUT: Final = ("max_output_tokens",)
 """Where a request limits the tokens of its output, the key that counts first."""
 
 USAGE: Final = ("input_tokens", "output_tokens", "total_tokens")
+PROMPT: Final = ("input_tokens",)
 DETAILS: Final[Mapping[str, tuple[str, str]]] = {
     "cached_tokens": ("input_tokens_details", "cached_tokens"),
     "reasoning_tokens": ("output_tokens_details", "reasoning_tokens"),
