@@ -219,14 +219,19 @@ class AuditRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What the upstream reported of tokens."""
     notes: tuple[str, ...] = ()
     """What went wrong beside the turn: a memory that could not be read, a row that could not be written."""
+    writer: str = ""
+    """The router that left it, where it has sinks."""
+    sequence: int = 0
+    """Its number among all that this router has handed to its sinks, from 1: a gap shows that one is missing.
+    """
 
 
 _ENCODER: Final = msgspec.json.Encoder()
 _DECODER: Final = msgspec.json.Decoder(AuditRecord)
 
 
-def encode(record: AuditRecord) -> bytes:
-    """A record as one line of JSON, without the line's end."""
+def encode(record: Struct) -> bytes:
+    """A record, or a change, as one line of JSON, without the line's end."""
     return _ENCODER.encode(record)
 
 

@@ -66,6 +66,8 @@ class Surroundings:
     later: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
     """Runs what a caller who has gone does not wait for; closing the router does."""
     on_record: Sink | None
+    keep: Callable[[AuditRecord], None] | None = None
+    """Hands a record to what takes it beside the turns."""
 
 
 class Drive:
@@ -468,6 +470,8 @@ class Drive:
                 self._around.on_record(record)
             except (Exception, asyncio.CancelledError):
                 LOG.exception("turn %s: on_record raised; the turn goes on", record.turn)
+        if self._around.keep is not None:
+            self._around.keep(record)
 
     def _cleaned(self, text: str) -> str:
         secrets = [secret for target in self._route.ladder for secret in secrets_of(target)]

@@ -1,7 +1,8 @@
-"""Audit records as they were kept: files and folders of JSON lines, read one line at a time."""
+"""Audit records as they were kept, in files of JSON lines or of SQLite, read one at a time."""
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
@@ -9,11 +10,14 @@ from typing import BinaryIO, Final, NamedTuple
 import msgspec
 
 from turnout.engine.audit import AuditRecord, decode
+from turnout.engine.sinks.sqlite import records_in
 
 MAX_LINE: Final = 16_777_216
 """Bytes of one line with its end, so that no file can fill the memory: 16 MiB."""
-SUFFIX: Final = ".jsonl"
-"""What the files of a folder that are read have in their name; `records.jsonl.1` is one of them."""
+NAMED: Final = ("*.jsonl*", "*.db")
+"""What the files of a folder that are read are called; `records.jsonl.1` is one of them."""
+SQLITE: Final = b"SQLite format 3\0"
+"""What such a file begins with."""
 
 
 class _Change(msgspec.Struct):
@@ -43,20 +47,33 @@ def files_of(paths: Iterable[Path]) -> Iterator[Path]:
     """Each file itself, and of each folder, however deep, its files of records by their names."""
     for path in paths:
         if path.is_dir():
-            yield from sorted(file for file in path.rglob(f"*{SUFFIX}*") if file.is_file())
+            found = {file for name in NAMED for file in path.rglob(name)}
+            yield from sorted(file for file in found if file.is_file())
         else:
             yield path
 
 
 def lines_of(paths: Iterable[Path]) -> Iterator[Line]:
-    """Every line that is not empty, in order.
+    """Every line that is not empty, in order; of a SQLite file, every row.
 
     Raises:
         OSError: a file cannot be read.
     """
     for path in files_of(paths):
         with path.open("rb") as file:
-            yield from _lines(path, file)
+            if file.peek(len(SQLITE)).startswith(SQLITE):
+                yield from _rows(path)
+            else:
+                yield from _lines(path, file)
+
+
+def _rows(path: Path) -> Iterator[Line]:
+    number = 0
+    try:
+        for number, record in enumerate(records_in(path), 1):
+            yield Line(path, number, record)
+    except (sqlite3.Error, msgspec.DecodeError) as error:
+        yield Line(path, number + 1, None, f"is no record: {error}")
 
 
 def _lines(path: Path, file: BinaryIO) -> Iterator[Line]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 import random
 import time
@@ -12,6 +13,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 import httpx
+import msgspec
 
 from turnout.engine import deployment
 from turnout.engine.arguments import check
@@ -56,6 +58,8 @@ from turnout.engine.preview import Preview
 from turnout.engine.route import BOUNDS, Route
 from turnout.engine.secrets import credential_from_environment
 from turnout.engine.selection import NO_OPTIONS, NONE_COOLS, Options
+from turnout.engine.sinks.beside import Beside, SinkHealth
+from turnout.engine.sinks.beside import Sink as TakesAll
 from turnout.engine.stream import Stream
 from turnout.engine.targets import Target, unusable_bounds
 from turnout.engine.upstream import HttpUpstream, url
@@ -91,6 +95,8 @@ class Router:
         memory: where evictions are kept; a SQLite file `turnout.db` by default. Closed with the router.
         namespace: keeps the sessions of one embedder apart from another's in the same memory.
         on_record: called with the record of each turn, within the turn. One that raises is logged.
+        sinks: take each record and change beside the turns, each in a thread of its own: `JsonLines(…)`,
+            `SqliteRecords(…)`, `Logged()`, or any callable. Closed with the router.
         on_change: called with each eviction that was removed: when, whose, which and why. One that raises is
             logged.
         call: makes the calls, where the service has a client of its own: an async function, in the place of
@@ -124,6 +130,7 @@ class Router:
         namespace: str = "",
         on_record: Sink | None = None,
         on_change: Callable[[Change], Any] | None = None,
+        sinks: Iterable[TakesAll] = (),
         call: Call | None = None,
         size: SizeOf | None = None,
         capture: Capture | None = None,
@@ -159,7 +166,12 @@ class Router:
         self._on_memory_error: OnMemoryError = on_memory_error
         self._clock = clock if clock is not None else SystemClock()
         memory = memory if memory is not None else SqliteMemory(DEFAULT_MEMORY)
-        self._keeper = Keeper(memory, self._clock, timeout_ms=memory_timeout_ms, on_change=on_change)
+        self._sinks = tuple([Beside(sink) for sink in _all_sinks(sinks)])
+        self._writer, self._sequence = _time_ordered_id(), 0
+        self._on_change = on_change
+        self._keeper = Keeper(
+            memory, self._clock, timeout_ms=memory_timeout_ms, on_change=self._changed if sinks else on_change
+        )
         self._health = SharedHealth(
             memory,
             self._clock,
@@ -186,6 +198,7 @@ class Router:
             new_id=new_id or _time_ordered_id,
             later=self._later,
             on_record=on_record,
+            keep=self._keep if self._sinks else None,
         )
         self._life = _Life()
         self._background: set[asyncio.Task[None]] = set()
@@ -226,6 +239,11 @@ class Router:
     def memory(self) -> Keeper:
         """The memory as this router keeps it: `router.memory.health` says how it is."""
         return self._keeper
+
+    @property
+    def sinks(self) -> tuple[SinkHealth, ...]:
+        """How each of the sinks is: what it has taken, what waits for it, what was dropped."""
+        return tuple([sink.health for sink in self._sinks])
 
     @property
     def routes(self) -> Mapping[str, Route]:
@@ -438,6 +456,8 @@ class Router:
         finally:
             await self._health.close()
             await self._keeper.close()
+            for sink in self._sinks:
+                await asyncio.to_thread(sink.close)
 
     async def __aenter__(self) -> Self:
         return self
@@ -510,6 +530,17 @@ class Router:
         if found := {t.fingerprint for t in self._targets() if t.name == target}:
             return found
         raise ConfigurationError(f"no route has a target {target!r}; evictions of it count nowhere")
+
+    def _keep(self, what: AuditRecord | Change) -> None:
+        self._sequence += 1
+        numbered = msgspec.structs.replace(what, writer=self._writer, sequence=self._sequence)
+        for sink in self._sinks:
+            sink.put(numbered)
+
+    def _changed(self, change: Change) -> None:
+        self._keep(change)
+        if self._on_change is not None:
+            self._on_change(change)
 
     def _later(self, doing: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(doing)
@@ -614,6 +645,19 @@ def _all_routes(
             options=NO_OPTIONS if options is None else options,
         ),
     )
+
+
+def _all_sinks(sinks: Iterable[TakesAll]) -> tuple[TakesAll, ...]:
+    if not isinstance(sinks, Iterable) or isinstance(sinks, str):
+        raise ConfigurationError(f"sinks is of type {type(sinks).__name__}; give a list, [JsonLines(…), …]")
+    found = tuple(sinks)
+    for sink in found:
+        if inspect.isclass(sink) or not callable(sink) or inspect.iscoroutinefunction(sink):
+            raise ConfigurationError(
+                f"sinks holds {sink!r}, which takes no records; give callables that are not async,"
+                " such as JsonLines(…)"
+            )
+    return found
 
 
 def _by_id(routes: Iterable[Route], *, calls: bool) -> Mapping[str, Route]:

@@ -114,7 +114,7 @@ def test_a_change_is_told_by_all_its_fields_and_written_as_the_page_on_embedding
     for field in (*Change.__struct_fields__, *Identity._fields, *Eviction.__struct_fields__):
         assert f"`{field}`" in told
     write = JsonLines(tmp_path / "changes.jsonl")
-    write(Change(1767225660.0, Identity("", "session-42"), overflow(9000), "forgotten"))  # type: ignore[arg-type]
+    write(Change(1767225660.0, Identity("", "session-42"), overflow(9000), "forgotten"))
     line = (tmp_path / "changes.jsonl").read_text()
     begin, end = re.findall(r"```json\n(.*?), …(.*?)\n```", told)[0]
     assert line.startswith(begin + ",")

@@ -93,7 +93,7 @@ def test_files_are_read_line_by_line_and_what_is_no_record_is_told(tmp_path: Pat
     (folder / "a.jsonl").write_bytes(b"x" * (MAX_LINE + 5) + b"\n" + lines[1] + b"\n\xff\n")
     (tmp_path / "records" / "notes.txt").write_text("nothing of ours")
     write = JsonLines(folder / "changes.jsonl")
-    write(Change(NOW, Identity("", "s"), overflow(9), "expired"))  # type: ignore[arg-type]
+    write(Change(NOW, Identity("", "s"), overflow(9), "expired"))
     told = [
         (line.file.name, line.number, line.record.turn if line.record else line.wrong[:12], line.torn)
         for line in lines_of([tmp_path / "records"])

@@ -37,7 +37,8 @@ from turnout.engine.preview import Preview
 from turnout.engine.route import Route
 from turnout.engine.router import Reply, Router
 from turnout.engine.selection import Options
-from turnout.engine.sinks import JsonLines
+from turnout.engine.sinks import JsonLines, Logged, SqliteRecords
+from turnout.engine.sinks.beside import SinkHealth
 from turnout.engine.sse import StreamEvent
 from turnout.engine.stream import Stream
 from turnout.engine.targets import Target
@@ -66,6 +67,7 @@ __all__ = [
     "InjectionRefused",
     "InvalidBody",
     "JsonLines",
+    "Logged",
     "Memory",
     "MemoryHealth",
     "MemoryRefusal",
@@ -81,7 +83,9 @@ __all__ = [
     "RouterMisused",
     "RoutingFallbackReason",
     "SessionContext",
+    "SinkHealth",
     "SqliteMemory",
+    "SqliteRecords",
     "Stream",
     "StreamEvent",
     "StreamInterrupted",

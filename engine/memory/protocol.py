@@ -12,7 +12,7 @@ from turnout.engine.habits import NO_HABITS, Habits
 from turnout.engine.health import Health
 
 
-class Change(Struct, frozen=True):
+class Change(Struct, frozen=True, omit_defaults=True):
     """One eviction that was removed: when, which, why."""
 
     at: float
@@ -20,6 +20,10 @@ class Change(Struct, frozen=True):
     eviction: Eviction
     why: str
     """`served`, `restored`, `forgotten`, `expired`, or `crowded out` by more recently used sessions."""
+    writer: str = ""
+    """The router that tells it, where it has sinks."""
+    sequence: int = 0
+    """Its number among all that this router has handed to its sinks, from 1."""
 
 
 class Held(Struct, frozen=True):
