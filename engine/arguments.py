@@ -75,7 +75,7 @@ def _mistakes(name: str, given: object) -> Iterator[str]:
         attempt = len(lacking) < len(needed.methods) and not isinstance(given, str)
         without = f" without {', '.join(lacking)}" if attempt else ""
         yield f"{name} is of type {type(given).__name__}{without}; give {needed.instead}"
-    elif name in ("on_record", "on_change") and _is_async(given):
+    elif name in ("on_record", "on_change", "size") and _is_async(given):
         yield f"{name} is async and would never be awaited; give a plain callable"
 
 

@@ -36,7 +36,10 @@ it was of something that we had added, else waited for if it may pass and the bu
 probe is settled and the turn classifies what it says.""",
     "health": """\
 How a target is, for all sessions and processes, where its client sets a `breaker`: the only memory that
-`unavailable` has. In `open` it cools and every turn passes it over; in `half_open` one turn tries it.""",
+`unavailable` has. In `open` it cools and every turn passes it over; in `half_open` one turn tries it.
+`tripped`: enough probes in a row have failed. `due`: its time is up. `on_trial`: it is told by the turn that
+tries it. `returned`: that turn came to neither an answer nor an error that counts. `lapsed`: nothing was
+heard of it for `max_cool_secs`.""",
     "selection": """\
 Who may be probed in a turn. The ladder is put in this turn's order, and each target is held against the
 rules; the first that matches is why it is passed over. If none is left and nobody was probed yet, one is

@@ -48,7 +48,8 @@ def files_of(paths: Iterable[Path]) -> Iterator[Path]:
     for path in paths:
         if path.is_dir():
             found = {file for name in NAMED for file in path.rglob(name)}
-            yield from sorted(file for file in found if file.is_file())
+            # what was renamed is older than what now has the name: "." comes before "~"
+            yield from sorted((file for file in found if file.is_file()), key=lambda file: f"{file}~")
         else:
             yield path
 

@@ -9,8 +9,9 @@ from typing import Any, Final, get_args
 
 from msgspec import Struct
 
-from turnout.engine.audit import AuditRecord, ProbeRecord, Rung
+from turnout.engine.audit import AuditRecord, NotTried, PassedOver, ProbeRecord, Rung
 from turnout.engine.context import SessionContext
+from turnout.engine.habits import Home
 from turnout.engine.health import Cooling
 from turnout.engine.policy import Action, Policy
 from turnout.engine.selection import Coolings, Options
@@ -20,6 +21,11 @@ from turnout.machines import turn as turn_machine
 from turnout.machines.stepping import Step, StepMachine, StepRefused
 from turnout.machines.vocabulary import TurnoutError
 
+_COMPARED: Final = (
+    *("state", "ended_by", "served_by"),
+    *("passed_over", "not_tried", "restored", "standings_after", "settled"),
+)
+"""What of a record has to come out again, beside its steps and whom it asked."""
 _INTERRUPTIONS: Final = get_args(Interruption)
 
 
@@ -178,7 +184,7 @@ def _take(
 def _compare(record: AuditRecord, turn: Turn) -> None:
     """See that the turn has come to the same, not only by the same steps."""
     again = turn.record(caller=record.caller)
-    for what in ("passed_over", "not_tried", "restored", "standings_after", "settled"):
+    for what in _COMPARED:
         before, today = getattr(record, what), getattr(again, what)
         if before != today:
             raise _Differs(f"{what}: {_names(before)}", _names(today))
@@ -186,8 +192,18 @@ def _compare(record: AuditRecord, turn: Turn) -> None:
 
 def _names(value: object) -> str:
     if isinstance(value, tuple):
-        return ", ".join(str(getattr(one, "target", one)) for one in value) or "nobody"
+        return ", ".join(map(_name, value)) or "nobody"
+    if isinstance(value, Home):
+        return f"at home with {value.home.target}, served last by {value.last.target}"
     return str(value)
+
+
+def _name(one: Any) -> str:
+    if isinstance(one, PassedOver):
+        return f"{one.target} {one.why}" + (f" ({one.limit})" if one.limit else "")
+    if isinstance(one, NotTried):
+        return f"{one.target} {one.why}"
+    return f"{one.target} {one.reason}"
 
 
 def _told(step: Step) -> str:

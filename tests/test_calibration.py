@@ -188,3 +188,9 @@ def test_one_that_raises_breaks_the_turn_with_its_own_error() -> None:
     assert isinstance(failed.value.error.__cause__, KeyError)
     with pytest.raises(ConfigurationError, match="size is of type int; give a function"):
         Router(ladder=ladder(), memory=InMemory(), size=4)  # type: ignore[arg-type]
+
+    async def later(_: Mapping[str, Any]) -> int:
+        return 1
+
+    with pytest.raises(ConfigurationError, match="size is async"):
+        Router(ladder=ladder(), memory=InMemory(), size=later)  # type: ignore[arg-type]

@@ -375,6 +375,15 @@ class TestKeys:
                 "error: [llm_clients.here] breaker: is a whole number; give a table",
             ),
             (
+                small(target={"affinity": "home"}),
+                "error: [targets.a] affinity: is unknown here; it belongs in [routes.NAME]",
+            ),
+            (
+                small(route={"breaker": {}}),
+                "error: [routes.chat] breaker: is unknown here;"
+                " it belongs in [llm_clients.NAME] or [targets.NAME]",
+            ),
+            (
                 small(memory={"on_memory_error": "sk-abcdefghijklmnop"}),
                 "error: [memory] on_memory_error: is a value; give serve or raise",
             ),

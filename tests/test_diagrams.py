@@ -266,6 +266,13 @@ def test_a_route_that_is_not_clear_is_asked_for(deployment: Path, route: list[st
     assert complaint in " ".join(result.output.split())
 
 
+def test_what_has_no_policy_is_not_drawn_of_a_deployment(deployment: Path) -> None:
+    for name in ("health", "selection", "standing"):
+        result = turnout(name, "--deployment", deployment, "--route", "chat")
+        assert result.exit_code == 2
+        assert f"{name} has none" in result.output
+
+
 def test_a_route_without_a_file_is_a_mistake() -> None:
     result = turnout("policy", "--route", "chat")
     assert result.exit_code == 2

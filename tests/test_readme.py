@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from memories import overflow
 
-from turnout import Change, Identity, JsonLines, Memory
+from turnout import Change, Identity, JsonLines, Memory, Router
 from turnout.engine import identity
 from turnout.engine.audit import AttemptRecord, AuditRecord, PassedOver, ProbeRecord
 from turnout.engine.context import Eviction
@@ -94,6 +94,23 @@ def test_the_memories_of_the_page_on_embedding_are_made_with_the_defaults_that_i
         for argument, value in re.findall(r"(\w+)=([^,]+)", call):
             assert defaults[argument].default == eval(value), argument
     assert list(tmp_path.iterdir()) == [], "nothing is opened before the first use"
+
+
+def test_the_test_that_the_page_on_embedding_shows_holds() -> None:
+    program = python_of_the_page_on_embedding("ScriptedTransport(")
+    exec(compile(program, "docs/embedding.md", "exec"), {})
+
+
+def test_the_page_on_embedding_tells_every_argument() -> None:
+    page = (HOUSE / "docs" / "embedding.md").read_text()
+    told = {
+        name
+        for cell in re.findall(r"^\| (`\w+`(?:, `\w+`)*) \|", page, re.MULTILINE)
+        for name in re.findall(r"\w+", cell)
+    }
+    for method in (Router, Router.turn):
+        arguments = set(inspect.signature(method).parameters) - {"self", "body"}
+        assert arguments <= told, method
 
 
 def test_the_page_on_embedding_tells_every_method_of_a_memory_with_its_arguments() -> None:

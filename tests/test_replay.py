@@ -14,7 +14,7 @@ from mutants import mutants
 from random_turns import some_turn
 
 from turnout import AuditRecord, Change, Identity, JsonLines
-from turnout.engine.audit import encode
+from turnout.engine.audit import WhyPassedOver, encode
 from turnout.engine.cli import main
 from turnout.engine.recordings import MAX_LINE, lines_of
 from turnout.engine.replay import replay
@@ -75,6 +75,16 @@ def test_another_choice_than_was_recorded_is_a_difference() -> None:
     difference = replay(forged)
     assert difference is not None
     assert (difference.recorded, difference.today) == (f"asks {other}", f"asks {probe.target}")
+    for what, value in (("served_by", other), ("state", "failed"), ("ended_by", "rejected")):
+        difference = replay(msgspec.structs.replace(record, **{what: value}))
+        assert difference is not None
+        assert difference.recorded == f"{what}: {value}"
+    gated = next(r for r in RECORDS if r.passed_over and r.passed_over[0].limit)
+    over = msgspec.structs.replace(gated.passed_over[0], why=WhyPassedOver.COOLING, limit="")
+    difference = replay(msgspec.structs.replace(gated, passed_over=(over, *gated.passed_over[1:])))
+    assert difference is not None
+    assert f"{over.target} cooling" in difference.recorded
+    assert f"{over.target} gated ({gated.passed_over[0].limit})" in difference.today
     forged = msgspec.structs.replace(record, passed_over=(), not_tried=(), steps=record.steps[:1])
     difference = replay(forged)
     assert difference is not None
@@ -99,11 +109,11 @@ def test_files_are_read_line_by_line_and_what_is_no_record_is_told(tmp_path: Pat
         for line in lines_of([tmp_path / "records"])
     ]
     assert told == [
-        ("b.jsonl", 1, RECORDS[0].turn, False),
-        ("b.jsonl", 3, "is no record", True),
         ("b.jsonl.1", 1, "is no record", False),
         ("b.jsonl.1", 2, "is no record", False),
         ("b.jsonl.1", 3, RECORDS[2].turn, False),
+        ("b.jsonl", 1, RECORDS[0].turn, False),
+        ("b.jsonl", 3, "is no record", True),
         ("a.jsonl", 1, "is longer th", False),
         ("a.jsonl", 2, RECORDS[1].turn, False),
         ("a.jsonl", 3, "is no record", False),

@@ -22,6 +22,7 @@ Format = Literal["mermaid", "dot", "table"]
 
 POLICY: Final = "policy"
 SELECTION: Final = "selection"
+DEFAULT: Final = "turn"
 
 OPENING: Final = {".md": 3, ".mmd": 1}
 """How many of its first lines tell that a file was written here."""
@@ -45,7 +46,7 @@ OF_A_POLICY: Final[Mapping[Format, Callable[[Policy], str]]] = {
 
 @click.command()
 @click.argument(
-    "what", default="turn", metavar="[MACHINE]", type=click.Choice([*MACHINES, SELECTION, POLICY])
+    "what", default=DEFAULT, metavar="[MACHINE]", type=click.Choice([*MACHINES, SELECTION, POLICY])
 )
 @click.option("--format", type=click.Choice(list(OF_A_MACHINE)), default="mermaid", show_default=True)
 @click.option("--deployment", metavar="FILE", help="Draw the policy of a route of this deployment file.")
@@ -78,6 +79,8 @@ def command(
         _alone(ctx)
         _write(write)
         return
+    if deployment is not None and what not in (DEFAULT, POLICY):
+        raise click.UsageError(f"--deployment draws a policy, and {what} has none; leave it out.")
     policy = _policy(deployment, route)
     if what == POLICY:
         drawn = OF_A_POLICY[format](policy)

@@ -85,7 +85,8 @@ class _Seen:
         if sys.stderr.isatty() and self.records >= TELL_EVERY:
             click.echo("\r", nl=False, err=True)
         same = self.records - self.different.total() - self.intended
-        told = f"{self.records} turns: {same} go the way they went, {self.different.total()} differ"
+        turns = "turn" if self.records == 1 else "turns"
+        told = f"{self.records} {turns}: {same} go the way they went, {self.different.total()} differ"
         told += f", {self.intended} differ as intended" if self.intended else ""
         told += f"; {self.unusable} lines cannot be used" if self.unusable else ""
         click.echo(told, err=True)

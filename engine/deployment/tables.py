@@ -27,6 +27,15 @@ _MEANT: Final[Mapping[str, str]] = {
 }
 """What a key is often called, where its own name is not near enough to be guessed."""
 
+_ELSEWHERE: Final[Mapping[str, str]] = {
+    **dict.fromkeys(
+        ("affinity", "capability_scope", "deadline_secs", "ladder", "on", "readmit_below"), "[routes.NAME]"
+    ),
+    **dict.fromkeys(("breaker", "max_retries", "timeout_secs"), "[llm_clients.NAME] or [targets.NAME]"),
+    **dict.fromkeys(("context_window", "input", "structured_output", "tools"), "[targets.NAME]"),
+}
+"""Where a key belongs that is often written somewhere else."""
+
 _WORDS: Final[Mapping[Any, str]] = {
     bool: "true or false",
     bool | None: "true or false",
@@ -92,6 +101,8 @@ def _meant(key: str, keys: Keys) -> str:
 def _unknown(key: str, value: object, meant: str, keys: Keys) -> str:
     if named_like_a_credential(key) and not isinstance(value, bool):
         return CREDENTIAL
+    if key in _ELSEWHERE:
+        return f"is unknown here; it belongs in {_ELSEWHERE[key]}"
     return f"is unknown here{did_you_mean(meant or key, keys)}"
 
 

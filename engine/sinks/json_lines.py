@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -91,16 +92,21 @@ class JsonLines:
     def _begin_anew(self) -> None:
         self._torn = False
         name = f"{self.path.name}.{time.strftime(_STAMP, time.gmtime())}"
-        renamed, number = self.path.with_name(name), 0
-        while renamed.exists():
-            number += 1
-            renamed = self.path.with_name(f"{name}-{number:04}")
+        renamed = self._renamed()
+        if renamed and (last := renamed[-1].name) >= name:  # of the same second, or the clock went back
+            stamp, _, number = last.partition("Z-")
+            name = f"{stamp.removesuffix('Z')}Z-{int(number or 0) + 1:06}"
         with suppress(FileNotFoundError):  # another process has renamed it already
-            self.path.rename(renamed)
+            self.path.rename(self.path.with_name(name))
         if self._keep:
-            for old in sorted(self.path.parent.glob(f"{_escaped(self.path.name)}.*Z*"))[: -self._keep]:
+            for old in self._renamed()[: -self._keep]:
                 with suppress(FileNotFoundError):
                     old.unlink()
+
+    def _renamed(self) -> list[Path]:
+        """The files that had the name before, oldest first."""
+        mine = re.compile(re.escape(self.path.name) + r"\.\d{8}T\d{6}Z(-\d+)?")
+        return sorted(file for file in self.path.parent.iterdir() if mine.fullmatch(file.name))
 
 
 def _begun(file: int) -> float:
@@ -112,7 +118,3 @@ def _begun(file: int) -> float:
             with suppress(ValueError):
                 return float(rest.partition(b",")[0].rstrip(b"}"))
     return time.time()
-
-
-def _escaped(name: str) -> str:
-    return "".join(f"[{char}]" if char in "*?[" else char for char in name)
