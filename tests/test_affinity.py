@@ -11,6 +11,7 @@ import pytest
 from house import BODY, House
 from hypothesis import given
 from hypothesis import strategies as st
+from memories import CountsSettling
 
 from turnout import Habits, InMemory, Options, Route, Router, SqliteMemory, Target
 from turnout.engine.context import EMPTY, Identity
@@ -114,20 +115,8 @@ def test_the_first_that_served_is_asked_first_from_then_on() -> None:
     assert second.options == {"affinity": "home"}
 
 
-class Counted(InMemory):
-    """Counts what is written of habits."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.writes = 0
-
-    async def settle(self, *whose: Any, **when: Any) -> Any:
-        self.writes += 1
-        return await super().settle(*whose, **when)
-
-
 def test_it_is_written_only_when_it_changes_and_only_where_a_route_asks_for_it() -> None:
-    memory = Counted()
+    memory = CountsSettling()
     played = house(memory=memory)
     for _ in range(5):
         played.turn()

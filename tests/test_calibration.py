@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from house import House
+from memories import CountsSettling
 
 from turnout import ConfigurationError, InMemory, Options, Router, Target, TurnBroken, TurnFailed
 from turnout.engine import wire
@@ -25,18 +26,6 @@ def ladder(window: int | None = 100_000) -> list[Target]:
 
 def told(tokens: int, **others: int) -> Any:
     return ok(usage={"prompt_tokens": tokens, "completion_tokens": 5, "total_tokens": tokens + 5, **others})
-
-
-class Counted(InMemory):
-    """Counts what is written of habits."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.writes = 0
-
-    async def settle(self, *whose: Any, **when: Any) -> Any:
-        self.writes += 1
-        return await super().settle(*whose, **when)
 
 
 def test_the_first_answer_tells_how_the_next_requests_count() -> None:
@@ -86,7 +75,7 @@ def test_a_share_of_the_size_that_overflowed_is_one_of_the_estimate() -> None:
 
 def test_it_is_written_only_when_it_changes_and_only_where_a_window_is_declared() -> None:
     for window, writes in ((100_000, 2), (None, 0)):
-        memory = Counted()
+        memory = CountsSettling()
         reported = [told(round(ESTIMATE * share)) for share in (1.3, 1.31, 1.28, 1.5)]
         house = House({"a": reported}, ladder=ladder(window), memory=memory)
         for _ in reported:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
+from turnout import InMemory
 from turnout.engine.memory.protocol import Memory
 from turnout.engine.testing.conformance import (
     LARGE,
@@ -24,6 +26,7 @@ __all__ = [
     "NOW",
     "SMALL",
     "WHO",
+    "CountsSettling",
     "everyone",
     "overflow",
     "refusal",
@@ -40,3 +43,15 @@ async def using(memory: Memory) -> AsyncIterator[Memory]:
         yield memory
     finally:
         await memory.close()
+
+
+class CountsSettling(InMemory):
+    """Counts how often habits are written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.writes = 0
+
+    async def settle(self, *whose: Any, **when: Any) -> Any:
+        self.writes += 1
+        return await super().settle(*whose, **when)
