@@ -103,6 +103,10 @@ def _asked_for(refused: tuple[str, ...], needs: frozenset[str]) -> bool:
     return Feature.OTHER in refused or needs.issuperset(refused)
 
 
+def _by_first_cause(eviction: Eviction) -> tuple[float, str, Key]:
+    return eviction.first.at, eviction.first.turn, eviction.key
+
+
 _ELIGIBLE: Final = Standing.ELIGIBLE
 _EVICTED: Final = Standing.EVICTED
 
@@ -131,7 +135,7 @@ class SessionContext:
         """All of them, oldest first cause first."""
         if len(self._evictions) < 2:
             return tuple(self._evictions.values())
-        return tuple(sorted(self._evictions.values(), key=lambda e: (e.first.at, e.first.turn, e.key)))
+        return tuple(sorted(self._evictions.values(), key=_by_first_cause))
 
     def __bool__(self) -> bool:
         return bool(self._evictions) or bool(self.habits)
@@ -151,6 +155,8 @@ class SessionContext:
     def of(self, target: str, fingerprint: str) -> tuple[Eviction, ...]:
         """The evictions of a target as it is now."""
         found = [e for e in self._evictions.values() if e.target == target and e.fingerprint == fingerprint]
+        if len(found) > 1:  # in whatever order a store keeps them
+            found.sort(key=_by_first_cause)
         return tuple(found)
 
     def standing(self, target: str, fingerprint: str) -> Standing:

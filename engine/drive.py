@@ -504,7 +504,8 @@ def measured(asks: Asks, request: Request, size: SizeOf) -> Asks:
     if request.size is not None or (tokens := size(request.body)) is None:
         return asks
     if type(tokens) is not int or not 0 <= tokens <= MAX_SIZE:
-        raise ConfigurationError(f"size= gave {tokens!r}; it has to give a whole number of tokens, or None")
+        told = f"a {type(tokens).__name__}" if type(tokens) is not int else "a number that is none of tokens"
+        raise ConfigurationError(f"size= gave {told}; it has to give a whole number of tokens, or None")
     return Asks(asks.wants._replace(size=tokens), None)
 
 
@@ -520,7 +521,7 @@ def new_turn(
     """A turn of a route that nobody has been asked in yet."""
     (wants, reading), scale = asks, context.habits.scale
     counted = None
-    if scale is not None and reading is not None and route.has_windows:
+    if scale is not None and scale.believable and reading is not None and route.has_windows:
         counted = reading.tokens(scale.factor)
     return Turn(
         route.ladder,

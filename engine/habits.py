@@ -68,6 +68,11 @@ class Scale(Struct, frozen=True):
     at: float
     """When an upstream reported it, in seconds since 1970."""
 
+    @property
+    def believable(self) -> bool:
+        """Whether it can be so."""
+        return FACTORS[0] <= self.factor <= FACTORS[1]
+
 
 class Habits(Struct, frozen=True, omit_defaults=True):
     """All of that for one identity."""
@@ -124,7 +129,7 @@ def calibrated(scale: Scale | None, *, text: float, other: int, reported: int, a
     if text < LEAST or other > text:  # what a request holds beside its texts is a guess
         return None
     factor = (reported - other) / text
-    before = 1.0 if scale is None else scale.factor
+    before = scale.factor if scale is not None and scale.believable else 1.0
     if not FACTORS[0] <= factor <= FACTORS[1] or abs(factor / before - 1) < NOTABLE:
         return None
     return Scale(round(factor, 3), at)

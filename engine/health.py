@@ -165,6 +165,9 @@ def failed(health: Health, breaker: Breaker, cause: Cause, *, wait: float | None
         cause: what it was, and in which turn.
         wait: the seconds that the target asked to wait, if it did.
     """
+    before = health.cause
+    if _is_older(now, health) or (before and (before.turn, before.at) == (cause.turn, cause.at)):
+        return Moved(health)  # what is told late, or once more, decides nothing
     failures = health.failures + 1
     model = _Model(health, now, turn=cause.turn, tripped=failures >= breaker.failures)
     step = health_machine.MACHINE.step(model, "failed")
@@ -185,11 +188,16 @@ def failed(health: Health, breaker: Breaker, cause: Cause, *, wait: float | None
 
 def answered(health: Health, *, now: float) -> Moved:
     """The target has answered."""
-    if health.clean:
+    if health.clean or _is_older(now, health):
         return Moved(health)
     model = _Model(health, now)
     step = health_machine.MACHINE.step(model, "answered")
     return Moved(Health(HealthState(model.state), at=now), (step,))
+
+
+def _is_older(at: float, health: Health) -> bool:
+    """Whether something that happened then was told so late that others know better."""
+    return at + SKEW < health.at <= at + LONGEST
 
 
 def tried(health: Health, breaker: Breaker, turn: str, *, now: float) -> Moved:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import re
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
 
@@ -14,7 +16,7 @@ from turnout.engine.sinks.sqlite import records_in
 
 MAX_LINE: Final = 16_777_216
 """Bytes of one line with its end, so that no file can fill the memory: 16 MiB."""
-NAMED: Final = ("*.jsonl*", "*.db")
+NAMED: Final = re.compile(r"\.jsonl(\.[0-9][0-9TZ-]*)?$|\.db$")
 """What the files of a folder that are read are called; `records.jsonl.1` is one of them."""
 SQLITE: Final = b"SQLite format 3\0"
 """What such a file begins with."""
@@ -43,29 +45,40 @@ class Line(NamedTuple):
     """It is the last one, and has no end: whoever wrote it was interrupted, or is at it still."""
 
 
-def files_of(paths: Iterable[Path]) -> Iterator[Path]:
-    """Each file itself, and of each folder, however deep, its files of records by their names."""
-    for path in paths:
-        if path.is_dir():
-            found = {file for name in NAMED for file in path.rglob(name)}
-            # what was renamed is older than what now has the name: "." comes before "~"
-            yield from sorted((file for file in found if file.is_file()), key=lambda file: f"{file}~")
-        else:
-            yield path
+def files_of(path: Path, unreadable: Callable[[OSError], None]) -> list[Path]:
+    """A file itself; of a folder, however deep, its files of records by their names.
+
+    Args:
+        unreadable: told of each folder that cannot be read.
+    """
+    if not path.is_dir():
+        return [path]
+    found = [
+        Path(folder) / name
+        for folder, _, names in os.walk(path, onerror=unreadable)
+        for name in names
+        if NAMED.search(name)
+    ]
+    # what was renamed is older than what now has the name: "." comes before "~"
+    return sorted((file for file in found if file.is_file()), key=lambda file: f"{file}~")
 
 
 def lines_of(paths: Iterable[Path]) -> Iterator[Line]:
-    """Every line that is not empty, in order; of a SQLite file, every row.
-
-    Raises:
-        OSError: a file cannot be read.
-    """
-    for path in files_of(paths):
-        with path.open("rb") as file:
-            if file.peek(len(SQLITE)).startswith(SQLITE):
-                yield from _rows(path)
-            else:
-                yield from _lines(path, file)
+    """Every line that is not empty, in order; of a SQLite file, every row. What cannot be read is one too."""
+    for path in paths:
+        unreadable: list[OSError] = []
+        for file in files_of(path, unreadable.append):
+            try:
+                with file.open("rb") as opened:
+                    if opened.peek(len(SQLITE)).startswith(SQLITE):
+                        yield from _rows(file)
+                    else:
+                        yield from _lines(file, opened)
+            except OSError as error:
+                unreadable.append(error)
+        for why in unreadable:
+            where = Path(os.fsdecode(why.filename or path))
+            yield Line(where, 0, None, f"cannot be read: {why.strerror}")
 
 
 def _rows(path: Path) -> Iterator[Line]:
@@ -91,7 +104,7 @@ def _lines(path: Path, file: BinaryIO) -> Iterator[Line]:
             continue
         try:
             yield Line(path, number, decode(text))
-        except (msgspec.DecodeError, UnicodeError) as error:
+        except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
             wrong = "" if _is_a_change(text) else f"is no record: {error}"
             yield Line(path, number, None, wrong, torn=bool(wrong) and not whole)
 
@@ -99,6 +112,6 @@ def _lines(path: Path, file: BinaryIO) -> Iterator[Line]:
 def _is_a_change(text: bytes) -> bool:
     try:
         _CHANGE.decode(text)
-    except (msgspec.DecodeError, UnicodeError):
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
         return False
     return True

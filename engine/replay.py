@@ -9,8 +9,9 @@ from typing import Any, Final, get_args
 
 from msgspec import Struct
 
-from turnout.engine.audit import AuditRecord, NotTried, PassedOver, ProbeRecord, Rung
+from turnout.engine.audit import SCHEMA, AuditRecord, NotTried, PassedOver, ProbeRecord, Rung
 from turnout.engine.context import SessionContext
+from turnout.engine.errors import ConfigurationError
 from turnout.engine.habits import Home
 from turnout.engine.health import Cooling
 from turnout.engine.policy import Action, Policy
@@ -23,7 +24,7 @@ from turnout.machines.vocabulary import TurnoutError
 
 _COMPARED: Final = (
     *("state", "ended_by", "served_by"),
-    *("passed_over", "not_tried", "restored", "standings_after", "settled"),
+    *("passed_over", "not_tried", "probes", "restored", "lifted", "standings_after", "settled"),
 )
 """What of a record has to come out again, beside its steps and whom it asked."""
 _INTERRUPTIONS: Final = get_args(Interruption)
@@ -123,7 +124,12 @@ def replay(record: AuditRecord, *, machine: StepMachine = turn_machine.MACHINE) 
     Raises:
         ConfigurationError: the record holds what no turn can begin with.
     """
-    turn = turn_of(record, machine=machine)
+    if record.schema > SCHEMA:
+        raise ConfigurationError(f"it is of schema {record.schema}, and {SCHEMA} is the newest known here")
+    try:
+        turn = turn_of(record, machine=machine)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ConfigurationError(f"{type(error).__name__}: {error}") from error
     try:
         play_again(record, turn)
         _compare(record, turn)
@@ -203,6 +209,9 @@ def _name(one: Any) -> str:
         return f"{one.target} {one.why}" + (f" ({one.limit})" if one.limit else "")
     if isinstance(one, NotTried):
         return f"{one.target} {one.why}"
+    if isinstance(one, ProbeRecord):
+        last = " as last resort" if one.last_resort else ""
+        return f"{one.target} {'answered' if one.answered else one.reason or 'not classified'}{last}"
     return f"{one.target} {one.reason}"
 
 

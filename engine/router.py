@@ -489,7 +489,8 @@ class Router:
         if pin is not None and pin not in (names := [target.name for target in route.ladder]):
             raise UnknownPin(f"route {route.id!r} has no target {pin!r}; pin one of {', '.join(names)}")
         if size is not None and (type(size) is not int or not 0 <= size <= MAX_SIZE):
-            raise InvalidBody(f"size is {size!r}; give a whole number of tokens, or leave it out")
+            told = f"is {size}" if type(size) is int and abs(size) <= 10 * MAX_SIZE else "is none"
+            raise InvalidBody(f"size {told}; give a whole number of tokens, or leave it out")
         lowered = {
             name.lower(): value
             for name, value in dict(headers or {}).items()

@@ -84,6 +84,13 @@ def test_it_is_written_only_when_it_changes_and_only_where_a_window_is_declared(
         assert [record.calibrated is None for record in house.records[1:]] == [window is None] * 3
 
 
+@pytest.mark.parametrize("tokens", [10**400, -5, 2**63])
+def test_no_reported_number_spoils_an_answer(tokens: int) -> None:
+    house = House({"a": [told(tokens)]}, ladder=ladder())
+    reply = house.play(lambda router: router.turn(CHAT, session="s1"))
+    assert reply.served_by == "a"
+
+
 @pytest.mark.parametrize(
     ("text", "other", "reported", "factor"),
     [

@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from house import BODY, House
 from hypothesis import given
@@ -111,7 +112,8 @@ def test_pauses_double_up_to_the_longest_and_no_number_of_them_is_too_many() -> 
     breaker, health, pauses = Breaker(failures=1, cool_secs=10, max_cool_secs=70), WELL, []
     now = NOW
     for _ in range(2000):
-        health = failed(health, breaker, CAUSE, wait=None, now=now).health
+        cause = msgspec.structs.replace(CAUSE, at=now)
+        health = failed(health, breaker, cause, wait=None, now=now).health
         pauses.append(health.until - now)
         now = health.until
         health = tried(health, breaker, CAUSE.turn, now=now).health
@@ -527,6 +529,67 @@ def test_a_clock_that_was_ahead_when_it_failed_keeps_nobody_out() -> None:
     assert cooling("a", ahead, "t", now=NOW) is None
     a_little = failed(WELL, Breaker(failures=1), CAUSE, wait=None, now=NOW + 5).health
     assert cooling("a", a_little, "t", now=NOW) is not None
+
+
+def test_what_is_told_late_or_twice_decides_nothing() -> None:
+    breaker = Breaker(failures=3)
+    opened = failed(WELL, Breaker(failures=1), CAUSE, wait=None, now=NOW).health
+    assert failed(opened, breaker, CAUSE, wait=None, now=NOW).health is opened
+    assert answered(opened, now=NOW - 600).health is opened
+    closed = answered(opened, now=NOW + 100).health
+    older = msgspec.structs.replace(CAUSE, turn="t0", at=NOW - 600)
+    assert failed(closed, breaker, older, wait=None, now=NOW - 600).health is closed
+    assert answered(opened, now=NOW - 5).health.state == "closed", "clocks are a little apart"
+
+
+def test_a_loop_that_ends_with_a_write_under_way_ends() -> None:
+    async def story() -> None:
+        router = Router(
+            ladder=ladder(), memory=Hanging(), transport=ScriptedTransport({"a": [refusal("unavailable")]})
+        )
+        await router.turn(BODY, session="s1")
+
+    asyncio.run(asyncio.wait_for(story(), 30))
+
+
+def test_what_could_not_be_told_is_told_when_the_router_closes_if_the_store_is_back() -> None:
+    memory = Counted()
+    house = House({"a": [refusal("unavailable")]}, ladder=ladder(), memory=memory)
+
+    async def story(router: Router) -> None:
+        memory.away = True
+        await router.turn(BODY, session="s1")
+        await house.clock.sleep(20)
+        memory.away = False
+
+    house.play(story)
+    other = House(ladder=ladder(), memory=memory)
+    other.clock = house.clock
+    other.turn()
+    assert other.asked == [["b"]]
+
+
+def test_an_answer_that_was_told_while_the_store_failed_closes_nothing_an_hour_later() -> None:
+    memory = Counted()
+    one, two = (House(ladder=ladder(cool_secs=200.0), memory=memory) for _ in "12")
+    two.clock = one.clock
+    two.transport = ScriptedTransport({"a": [refusal("unavailable")]}, clock=one.clock)
+
+    async def story() -> None:
+        async with one.router() as first, two.router() as second:
+            await first.turn(BODY, session="s1")
+            await one.clock.sleep(5)
+            memory.away = True
+            await first.turn(BODY, session="s1")
+            memory.away = False
+            await one.clock.sleep(3600)
+            await second.turn(BODY, session="s2")
+            await first.preview(BODY, session="s1")
+            await one.clock.sleep(2)
+            await first.turn(BODY, session="s1")
+
+    one.clock.run(story())
+    assert one.asked[-1] == ["b"]
 
 
 def test_what_was_sent_before_a_trial_decides_nothing_of_it() -> None:

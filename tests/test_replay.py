@@ -16,11 +16,12 @@ from random_turns import some_turn
 from turnout import AuditRecord, Change, Identity, JsonLines
 from turnout.engine.audit import WhyPassedOver, encode
 from turnout.engine.cli import main
+from turnout.engine.context import SessionContext
 from turnout.engine.recordings import MAX_LINE, lines_of
 from turnout.engine.replay import replay
 from turnout.engine.scenario import load
 from turnout.engine.simulation import play
-from turnout.engine.testing.conformance import NOW, overflow
+from turnout.engine.testing.conformance import NOW, overflow, refusal
 from turnout.machines import turn as turn_machine
 from turnout.machines.stepping import StepMachine
 
@@ -175,8 +176,46 @@ def test_what_cannot_be_read_is_exit_status_2_and_a_torn_end_is_not(records: Pat
     assert "50 turns: 50 go" in told.stderr
     records.write_bytes(encode(RECORDS[0]) + b"\n" + encode(RECORDS[1])[:100])
     assert replayed(records).exit_code == 0
-    assert replayed(records.parent / "nowhere.jsonl").exit_code == 1
+    told = replayed(records.parent / "nowhere.jsonl", records)
+    assert (told.exit_code, "1 turn: 1 go" in told.stderr) == (2, True)
+    assert "nowhere.jsonl: cannot be read: No such file" in told.stderr
+    (records.parent / "empty").mkdir()
+    assert "no record was found" in replayed(records.parent / "empty").stderr
     broken = msgspec.structs.replace(RECORDS[0], ladder=())
     records.write_bytes(encode(broken) + b"\n")
     told = replayed(records)
     assert (told.exit_code, "cannot be played: ladder []" in told.stderr) == (2, True)
+
+
+def rung(limits: dict[str, object]) -> dict[str, object]:
+    return {"target": "a", "model": "m", "format": "f", "fingerprint": str(limits)[:30], "limits": limits}
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {"policy": {"capability": "banish"}},
+        {"options": {"mood": "bad"}},
+        {"ladder": [rung({"mood": 1})]},
+        {"ladder": [rung({"input": 1})]},
+        {"ladder": [rung({"context_window": 10**400})]},
+        {"schema": 99},
+        {"rereads": [{"before_step": 0, "evictions": [], "cooling": 3}]},
+    ],
+)
+def test_what_no_turn_can_begin_with_is_told_and_left_out(records: Path, forged: dict[str, object]) -> None:
+    line = json.dumps({**json.loads(encode(RECORDS[0])), **forged})
+    deep = json.dumps({**json.loads(encode(RECORDS[0])), "usage": 0})[:-2] + "[" * 100_000
+    records.write_text(f"{line}\n{deep}\n{encode(RECORDS[1]).decode()}\n")
+    told = replayed(records)
+    assert told.exit_code == 2
+    assert told.exception is None or isinstance(told.exception, SystemExit)
+    assert "2 lines cannot be used" in told.stderr
+    assert "1 turn: 1 go the way they went" in told.stderr
+
+
+def test_two_evictions_of_a_target_are_told_in_one_order_whatever_a_store_keeps_them_in() -> None:
+    first, second = overflow(9, at=NOW), refusal("image", at=NOW + 1)
+    one, other = SessionContext([first, second]), SessionContext([second, first])
+    whose = first.target, first.fingerprint
+    assert one.of(*whose) == other.of(*whose) == (first, second)

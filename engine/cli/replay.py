@@ -49,21 +49,21 @@ def command(ctx: click.Context, paths: tuple[Path, ...], intended: Path | None, 
     Exit status:
       0  every turn goes the way that it went, or differs as intended
       1  some do not
-      2  a file cannot be read, or a line of one holds no record; all others were played
+      2  a file cannot be read, a line of one holds no record, or there is none; all others were played
     """  # noqa: D301 - click has to see the backspace
     meant = _digests(intended)
     seen = _Seen()
-    try:
-        for line in lines_of(paths):
-            if (difference := _played(line, seen)) is None:
-                continue
-            if difference.digest in meant:
-                seen.intended += 1
-                continue
-            seen.different[difference.digest] += 1
-            click.echo(_in_json(line, difference) if as_json else _in_words(line, difference))
-    except OSError as error:
-        raise click.FileError(printable(str(error.filename)), printable(str(error.strerror))) from error
+    for line in lines_of(paths):
+        if (difference := _played(line, seen)) is None:
+            continue
+        if difference.digest in meant:
+            seen.intended += 1
+            continue
+        seen.different[difference.digest] += 1
+        click.echo(_in_json(line, difference) if as_json else _in_words(line, difference))
+    if not (seen.records or seen.unusable):
+        click.echo("no record was found", err=True)
+        ctx.exit(UNUSABLE)
     seen.tell_the_end()
     ctx.exit(UNUSABLE if seen.unusable else DIFFERENT if seen.different else THE_SAME)
 
@@ -95,7 +95,7 @@ class _Seen:
 
 
 def _played(line: Line, seen: _Seen) -> Difference | None:
-    where = f"{line.file}:{line.number}"
+    where = f"{line.file}:{line.number}" if line.number else str(line.file)
     if line.torn:
         click.echo(printable(f"{where}: was not written to its end; it is left out"), err=True)
     elif line.wrong:
@@ -105,7 +105,7 @@ def _played(line: Line, seen: _Seen) -> Difference | None:
         return None
     try:
         difference = replay(line.record)
-    except ConfigurationError as error:
+    except (ConfigurationError, RecursionError) as error:
         seen.unusable += 1
         click.echo(printable(f"{where}: cannot be played: {error}"), err=True)
         return None
@@ -120,7 +120,7 @@ def _digests(file: Path | None) -> frozenset[str]:
     try:
         lines = file.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeError) as error:
-        raise click.ClickException(printable(f"{file}: cannot be read: {error}")) from error
+        raise click.BadParameter(printable(f"{file}: cannot be read: {error}")) from error
     return frozenset(digest for line in lines if (digest := line.partition("#")[0].strip()))
 
 
@@ -134,7 +134,7 @@ def _in_words(line: Line, difference: Difference) -> str:
 
 def _in_json(line: Line, difference: Difference) -> str:
     told = {
-        "file": str(line.file),
+        "file": printable(str(line.file)),
         "line": line.number,
         **msgspec.to_builtins(difference),
         "digest": difference.digest,

@@ -18,7 +18,9 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
-from turnout.engine.clock import Clock
+import msgspec
+
+from turnout.engine.clock import Clock, Wanted
 from turnout.engine.errors import MemoryTrouble
 from turnout.engine.health import WELL, Health, Moved, answered
 from turnout.engine.memory.protocol import Memory
@@ -33,6 +35,8 @@ PATIENCE: Final = 5.0
 FIRST_WAIT: Final = 0.25
 LONGEST_WAIT: Final = 5.0
 """How long it is left alone after trouble, doubling from the first to the longest, in seconds."""
+CLOSING: Final = 1.0
+"""Seconds that it has when the router closes."""
 MOST_UNTOLD: Final = 1000
 """Of one target; one more, and the oldest goes."""
 
@@ -55,8 +59,6 @@ class _Known:
         self.current: Health = WELL
         """The same with what the store has not been told yet."""
         self.untold: list[Event] = []
-        self.has_answered = False
-        """It has just answered here, when nobody had looked at it for a while."""
         self.writer: asyncio.Task[None] | None = None
         self.writes = 0
         self.trouble = ""
@@ -93,7 +95,7 @@ class SharedHealth:
         self._read_again = float("-inf")
         self._trouble = ""
         self._tasks: set[asyncio.Task[None]] = set()
-        self._closing = False
+        self._closing = asyncio.Event()
 
     def of(self, which: Which) -> Health:
         """How a target is, as far as is known here."""
@@ -109,7 +111,7 @@ class SharedHealth:
         old = [which for which in targets if self._is_old(which)]
         if not old:
             return
-        if self._is_left_alone() or self._clock.monotonic() < self._read_again:
+        if self._may_not_read():
             told = self._trouble or "memory: could not read health"
             raise MemoryTrouble(f"{told}; it is asked again in a moment")
         self._read(old)
@@ -139,10 +141,8 @@ class SharedHealth:
         """A target has answered. Where nothing is known against it there is nothing to tell; if that was
         known a while ago, it is looked at again, beside the turn.
         """
-        known = self._entry(which)
-        if known.current.clean and self._is_old(which):
-            known.has_answered = True
-            self._read([which])
+        if self._entry(which).current.clean and self._is_old(which) and not self._may_not_read():
+            self._read([which], after_answer=True)
         return self.happened(which, partial(answered, now=self._clock.now()))
 
     async def asked_for(self, which: Which, event: Event) -> None:
@@ -168,37 +168,43 @@ class SharedHealth:
             raise MemoryTrouble(known.trouble)
 
     async def close(self) -> None:
-        """Tell what is untold, if the store lets it."""
-        self._closing = True
-        writing = [known.writer for known in self._known.values() if known.writer is not None]
-        if writing:
-            with suppress(TimeoutError):
-                async with self._clock.timeout(self._timeout):
-                    await asyncio.wait(writing)
-        for task in tuple(self._tasks):
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(tuple(self._tasks))
+        """Tell what is untold, if the store lets it, now or never."""
+        self._closing.set()
+        for cancel in (False, True):
+            if tasks := tuple(self._tasks):
+                for task in tasks if cancel else ():
+                    task.cancel()
+                with suppress(TimeoutError):
+                    async with self._clock.timeout(CLOSING):
+                        await asyncio.wait(tasks)
+        if any(known.untold for known in self._known.values()):
+            LOG.warning("memory: what was last known of targets' health could not be kept")
 
     # -- the store
 
-    def _read(self, targets: Sequence[Which]) -> None:
-        """Have these read, those that are not just read."""
+    def _read(self, targets: Sequence[Which], *, after_answer: bool = False) -> None:
+        """Have these read, those that are not just read.
+
+        Args:
+            after_answer: they have just answered: whatever speaks against them, they did so after that.
+        """
         missing = [which for which in targets if which not in self._reading]
         if missing:
-            task = self._start(self._refresh(missing))
+            task = self._start(self._refresh(missing, after_answer=after_answer))
             self._reading.update(dict.fromkeys(missing, task))
 
-    async def _refresh(self, targets: Sequence[Which]) -> None:
+    async def _refresh(self, targets: Sequence[Which], *, after_answer: bool) -> None:
+        began = self._clock.now()
         at, pairs = self._clock.monotonic(), [which[1:] for which in targets]
         writes = [self._entry(which).writes for which in targets]
         try:
             async with self._clock.timeout(PATIENCE):
-                found = list(await self._memory.health(targets[0][0], pairs))
-            if len(found) != len(targets) or not all(isinstance(health, Health) for health in found):
-                raise MemoryTrouble("memory: could not read health: the store gave something else")
+                found = [_whole(health) for health in await self._memory.health(targets[0][0], pairs)]
+            if len(found) != len(targets):
+                raise MemoryTrouble("memory: could not read health: it is of other targets")
         except _RAISED as error:
-            self._cannot_read(_told(error))
+            if not self._closing.is_set():
+                self._cannot_read(_told(error))
             return
         finally:
             for which in targets:
@@ -209,9 +215,8 @@ class SharedHealth:
             if known.writes != before:
                 continue  # what was written meanwhile is newer
             known.is_stored(health, at)
-            if known.has_answered:
-                known.has_answered = False
-                self.happened(which, partial(answered, now=self._clock.now()))
+            if after_answer and not known.untold:
+                self.happened(which, partial(answered, now=began))
 
     def _cannot_read(self, why: str) -> MemoryTrouble:
         trouble = why if why.startswith("memory") else f"memory: could not read health: {why}"
@@ -223,22 +228,22 @@ class SharedHealth:
 
     async def _tell(self, which: Which, known: _Known) -> None:
         """Tell the store what it does not know, until nothing is left."""
-        wait = FIRST_WAIT
+        wait, wanted = FIRST_WAIT, Wanted()
         while known.untold:
             events = tuple(known.untold)
             try:
                 async with self._clock.timeout(PATIENCE):
-                    stored = await self._memory.change_health(*which, partial(_made_of, events))
-                if not isinstance(stored, Health):
-                    raise MemoryTrouble("memory: could not keep health: the store gave something else")
+                    stored = _whole(await self._memory.change_health(*which, partial(_made_of, events)))
             except _RAISED as error:
+                if not wanted:
+                    raise asyncio.CancelledError from error
                 if not known.trouble:
                     LOG.warning("memory: could not keep health: %s", _told(error))
                 known.trouble = f"memory: could not keep health: {_told(error)}"
                 self._release(known, events)
-                if self._closing:
-                    return
-                await self._clock.sleep(wait)
+                if self._closing.is_set():
+                    break
+                await self._until_closing(wait)
                 wait = min(2 * wait, LONGEST_WAIT)
                 continue
             wait, known.trouble = FIRST_WAIT, ""
@@ -249,6 +254,11 @@ class SharedHealth:
             self._release(known, events)
         known.writer = None
 
+    async def _until_closing(self, secs: float) -> None:
+        with suppress(TimeoutError):
+            async with self._clock.timeout(secs):
+                await self._closing.wait()
+
     def _release(self, known: _Known, events: Sequence[Event]) -> None:
         """Whoever waits for one of these waits no longer."""
         these = set(map(id, events))
@@ -256,6 +266,9 @@ class SharedHealth:
             if id(event) in these and not told.done():
                 told.set_result(None)
         known.waiting = [(event, told) for event, told in known.waiting if not told.done()]
+
+    def _may_not_read(self) -> bool:
+        return self._is_left_alone() or self._clock.monotonic() < self._read_again
 
     def _is_old(self, which: Which) -> bool:
         known = self._known.get(which)
@@ -269,6 +282,14 @@ class SharedHealth:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
+
+
+def _whole(health: Any) -> Health:
+    """A health as a store gave it, if it is one."""
+    try:
+        return msgspec.convert(msgspec.to_builtins(health), Health)
+    except (msgspec.ValidationError, TypeError, ValueError, OverflowError) as error:
+        raise MemoryTrouble(f"memory: could not read health: it is none: {error}") from error
 
 
 def _made_of(events: Sequence[Event], health: Health) -> Health:

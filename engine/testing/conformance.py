@@ -139,9 +139,9 @@ async def habits_of(memory: Memory, who: Identity = WHO, *, now: float = NOW) ->
     return (await memory.read(who, now=now)).habits
 
 
-def failing(at: float) -> Callable[[Health], Health]:
+def failing(at: float, turn: str = "t1") -> Callable[[Health], Health]:
     """A probe that failed, of a target that cools after two."""
-    cause = Cause("t1", at, ErrorKind.UNAVAILABLE, Evidence("status", "status"), 503)
+    cause = Cause(turn, at, ErrorKind.UNAVAILABLE, Evidence("status", "status"), 503)
     breaker = Breaker(failures=2, cool_secs=10.0)
     return lambda health: failed(health, breaker, cause, wait=None, now=at).health
 
@@ -1150,7 +1150,10 @@ class MemoryConformance:
     @story(handles=2)
     async def test_no_failure_is_lost_between_two_handles(self, one: Memory, other: Memory) -> None:
         await asyncio.gather(
-            *[memory.change_health("", SMALL, "f1", failing(NOW)) for memory in (one, other) * 20]
+            *[
+                memory.change_health("", SMALL, "f1", failing(NOW, f"t{number}"))
+                for number, memory in enumerate((one, other) * 20)
+            ]
         )
         assert (await other.health("", [(SMALL, "f1")]))[0].failures == 40
 

@@ -187,6 +187,10 @@ def described(value: object) -> bool:
     )
 
 
+MOST_TOKENS: Final = 10**12
+"""The largest count that is believed."""
+
+
 def counts(
     reported: object, own: Iterable[str], details: Mapping[str, tuple[str, str]]
 ) -> dict[str, int] | None:
@@ -196,7 +200,9 @@ def counts(
     found = {key: reported.get(key) for key in own}
     for key, (outer, inner) in details.items():
         found[key] = mapping(reported.get(outer)).get(inner)
-    return {key: count for key, count in found.items() if type(count) is int} or None
+    return {
+        key: count for key, count in found.items() if type(count) is int and 0 <= count <= MOST_TOKENS
+    } or None
 
 
 def merged(earlier: dict[str, int] | None, later: dict[str, int] | None) -> dict[str, int] | None:
