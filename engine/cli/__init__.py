@@ -13,7 +13,10 @@ import click
 
 from turnout.engine.printable import printable
 
-COMMANDS: Final = ("demo", "simulate", "check", "classify", "preview", "evictions", "replay", "diagram")
+COMMANDS: Final = (
+    *("demo", "simulate", "check", "classify", "preview", "evictions"),
+    *("sessions", "explain", "replay", "diagram"),
+)
 """In the order in which a newcomer meets them."""
 
 FAILED: Final = 1

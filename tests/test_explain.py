@@ -1,0 +1,158 @@
+"""Why did turn 7 go there? A session is told from its records alone."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from click.testing import CliRunner, Result
+from house import BODY, House
+from syrupy.assertion import SnapshotAssertion
+
+from turnout import Breaker, JsonLines, Options, Router, Target, TurnFailed
+from turnout.engine.account import account
+from turnout.engine.cli import main
+from turnout.engine.testing import Hang, ok, refusal
+
+PICTURE = {
+    "messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://x/y"}}]}]
+}
+
+
+def ladder() -> list[Target]:
+    breaker = Breaker(failures=1, cool_secs=60)
+    return [
+        Target("text-only", base_url="http://upstream.example", max_retries=0),
+        Target("tiny", base_url="http://upstream.example", max_retries=0, context_window=50),
+        Target("flaky", base_url="http://upstream.example", max_retries=1, breaker=breaker),
+        Target("large", base_url="http://upstream.example", max_retries=0),
+    ]
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A session in which everything happens, and two others."""
+    path = tmp_path_factory.mktemp("records") / "records.jsonl"
+    names = iter(range(1, 100))
+    cached = ok(usage={"prompt_tokens": 900, "prompt_tokens_details": {"cached_tokens": 800}})
+    house = House(
+        {
+            "text-only": [refusal("capability", "image"), refusal("context_window"), ok()],
+            "flaky": [*[refusal("unavailable")] * 2, cached, ok(), refusal("caller_error"), Hang()],
+            "large": [ok(), refusal("capability", "tools"), ok()],
+        },
+        ladder=ladder(),
+        options=Options(capability_scope="feature", affinity="home"),
+        on_record=JsonLines(path),
+        new_id=lambda: f"t{next(names)}",
+        deadline_secs=9,
+    )
+
+    async def story(router: Router) -> None:
+        async def turn(body: Any = BODY, session: str = "s1", **more: Any) -> None:
+            with suppress(TurnFailed):
+                await router.turn(body, session=session, size=100, **more)
+
+        await turn(PICTURE)
+        await turn(PICTURE, session="s2")
+        await house.clock.sleep(70)
+        await turn(PICTURE)
+        await turn(pin="flaky")
+        await turn(agent="helper")
+        await turn()
+        await turn(pin="flaky")
+        await turn(pin="flaky")
+        await turn(session="other")
+
+    house.play(story)
+    return path
+
+
+def told(*arguments: object) -> Result:
+    return CliRunner().invoke(main, [*map(str, arguments)])
+
+
+def test_a_session_is_told_turn_by_turn(records: Path, snapshot: SnapshotAssertion) -> None:
+    shown = told("explain", "s1", "--records", records)
+    assert shown.exit_code == 0, shown.output
+    assert shown.output == snapshot
+
+
+def test_whoever_was_passed_over_is_told_with_the_turn_and_the_evidence_of_it(records: Path) -> None:
+    kept = [msgspec.json.decode(line) for line in records.read_bytes().splitlines()]
+    for number, turn in enumerate((record for record in kept if record["caller"]["session"] == "s1"), 1):
+        shown = told("explain", "s1", "--records", records, "--turn", number).output
+        for over in turn.get("passed_over", []):
+            (line,) = [
+                line for line in shown.splitlines() if line.startswith(f"  {over['target']}: passed over")
+            ]
+            assert over["why"] in line
+            for eviction in over["evictions"]:
+                assert eviction["first"]["evidence"]["rule"] in line
+                place = [r["turn"] for r in kept if r["caller"]["session"] == "s1"].index(
+                    eviction["first"]["turn"]
+                )
+                assert f"in turn {place + 1}: {eviction['reason']}" in line
+            assert over.get("limit", "") in line
+
+
+def test_a_switch_of_targets_tells_what_of_the_prompt_cache_is_lost(records: Path) -> None:
+    lines = told("explain", "s1", "--records", records).output
+    assert "switched from flaky to" in lines
+    assert "800 cached tokens are lost" in lines
+
+
+def test_in_json_each_turn_is_an_object(records: Path) -> None:
+    turns = [
+        json.loads(line) for line in told("explain", "s1", "--records", records, "--json").output.splitlines()
+    ]
+    assert [turn["number"] for turn in turns] == list(range(1, len(turns) + 1))
+    assert turns[0]["asked"][0]["reason"]["features"] == ["image"]
+
+
+def test_what_is_not_there_is_told(records: Path, tmp_path: Path) -> None:
+    missing = told("explain", "s9", "--records", records)
+    assert (missing.exit_code, missing.stderr) == (1, "there is no record of session s9\n")
+    missing = told("explain", "s1", "--records", records, "--turn", 99)
+    assert (missing.exit_code, missing.stderr) == (1, "there is no record of turn 99 of session s1\n")
+    (tmp_path / "bad.jsonl").write_text("nonsense\n")
+    spoilt = told("explain", "s1", "--records", tmp_path, "--records", records)
+    assert spoilt.exit_code == 2
+    assert "bad.jsonl:1: is no record" in spoilt.stderr
+    assert "session s1: " in spoilt.stdout
+
+
+def test_names_and_messages_cannot_steer_a_terminal(tmp_path: Path) -> None:
+    house = House(on_record=JsonLines(tmp_path / "records.jsonl"))
+    house.turn(session="s\x1b[2J\n1")
+    shown = told("explain", "s\x1b[2J\n1", "--records", tmp_path).output
+    assert "\x1b" not in shown
+    assert "\x1b" not in told("sessions", "--records", tmp_path).output
+
+
+def test_records_in_any_order_come_to_the_same(records: Path) -> None:
+    from turnout.engine.recordings import lines_of
+
+    kept = [line.record for line in lines_of([records]) if line.record and line.record.caller.session == "s1"]
+    assert account("s1", kept) == account("s1", reversed(kept))
+
+
+def test_the_sessions_are_listed_and_filtered(records: Path, snapshot: SnapshotAssertion) -> None:
+    assert told("sessions", "--records", records).output == snapshot
+    for arguments, sessions in (
+        (("--failed",), ["s1", "s2"]),
+        (("--fell-back",), ["s2", "s1"]),
+        (("--reason", "context_window"), ["s2"]),
+        (("--target", "large", "--reason", "unavailable"), ["s1"]),
+        (("--since", "2100-01-01"), []),
+        (("--since", "1990-01-01T10:00+02:00"), ["s2", "s1", "other"]),
+    ):
+        shown = told("sessions", "--records", records, "--json", *arguments)
+        found = [json.loads(line)["session"] for line in shown.stdout.splitlines()]
+        assert sorted(found) == sorted(sessions), arguments
+    assert told("sessions", "--records", records, "--since", "soon").exit_code == 2
+    assert told("sessions", "--records", records, "--since", "3d").exit_code == 0
