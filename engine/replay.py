@@ -15,7 +15,7 @@ from turnout.engine.errors import ConfigurationError
 from turnout.engine.habits import Home
 from turnout.engine.health import Cooling
 from turnout.engine.policy import Action, Policy
-from turnout.engine.selection import Coolings, Options
+from turnout.engine.selection import NO_OPTIONS, Coolings, Options
 from turnout.engine.targets import Target
 from turnout.engine.turn import Interruption, Turn
 from turnout.machines import turn as turn_machine
@@ -92,6 +92,11 @@ def _policy(table: tuple[tuple[str, str], ...]) -> Policy:
     return Policy.of_table({case: Action(action) for case, action in table})
 
 
+@lru_cache(maxsize=1024)
+def _options(given: tuple[tuple[str, Any], ...]) -> Options:
+    return Options(**dict(given))
+
+
 def turn_of(record: AuditRecord, *, machine: StepMachine = turn_machine.MACHINE) -> Turn:
     """The turn of a record as it began.
 
@@ -103,7 +108,7 @@ def turn_of(record: AuditRecord, *, machine: StepMachine = turn_machine.MACHINE)
         policy=_policy(tuple(record.policy.items())),
         context=SessionContext(record.standings_before),
         id=record.turn,
-        options=Options(**record.options),
+        options=_options(tuple(record.options.items())) if record.options else NO_OPTIONS,
         needs=frozenset(record.needs),
         size=record.size,
         output=record.output,

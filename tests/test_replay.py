@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from click.testing import CliRunner, Result
 from mutants import mutants
+from random_sessions import session
 from random_turns import some_turn
 
 from turnout import AuditRecord, Change, Identity, JsonLines
@@ -24,6 +25,7 @@ from turnout.engine.simulation import play
 from turnout.engine.testing.conformance import NOW, overflow, refusal
 from turnout.machines import turn as turn_machine
 from turnout.machines.stepping import StepMachine
+from turnout.machines.vocabulary import RoutingFallbackReason
 
 SCENARIOS = sorted((Path(__file__).parent / "scenarios").glob("*.toml"))
 (FORGETFUL,) = [
@@ -66,6 +68,41 @@ def test_a_row_that_is_gone_is_a_difference_and_never_a_crash(name: str) -> None
     machine, chance = StepMachine(mutant.definition), random.Random(7)
     found = [replay(some_turn(chance), machine=machine) for _ in range(1500)]
     assert any(found)
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_sessions_of_every_sort_go_the_same_way_again_and_a_changed_row_is_named(seed: int) -> None:
+    records = session(seed)
+    assert [replay(record) for record in records] == [None] * len(records)
+    for record in records:
+        difference = replay(record, machine=FORGETFUL)
+        changed = [at for at, step in enumerate(record.steps, 1) if step.trigger == "capability"]
+        assert (difference is not None) == bool(changed)
+        assert difference is None or difference.step == changed[0]
+
+
+def test_the_sessions_are_of_every_sort() -> None:
+    records = [record for seed in range(60) for record in session(seed)]
+    assert {record.ended_by for record in records} >= {
+        "answered",
+        "rejected",
+        "advance",
+        "cancelled",
+        "expired",
+    }
+    assert {over.why for record in records for over in record.passed_over} == set(WhyPassedOver)
+    assert {probe.reason for record in records for probe in record.probes} >= set(RoutingFallbackReason)
+    for told in ("lifted", "restored", "settled", "health", "calibrated", "pin", "rereads"):
+        assert any(getattr(record, told) for record in records), told
+    assert any(probe.trial for record in records for probe in record.probes)
+
+
+def test_records_that_older_versions_left_are_read_and_replayed_for_ever() -> None:
+    """Each file is never written anew: a difference here is one for everybody who has kept records."""
+    kept = list(lines_of([Path(__file__).parent / "records"]))
+    assert len(kept) > 30
+    assert [line.wrong for line in kept if line.record is None] == []
+    assert [replay(line.record) for line in kept if line.record] == [None] * len(kept)
 
 
 def test_another_choice_than_was_recorded_is_a_difference() -> None:
