@@ -18,12 +18,12 @@ def session(records: Sequence[AuditRecord]) -> str:
     rungs = dict.fromkeys(rung.target for record in records for rung in record.ladder)
     names = {target: f"t{place}" for place, target in enumerate(rungs)}
     lines = ["sequenceDiagram", "    participant session"]
-    lines += [f"    participant {name} as {_label(target)}" for target, name in names.items()]
+    lines += [f"    participant {name} as {label(target)}" for target, name in names.items()]
     for number, record in enumerate(records, 1):
         for probe, state in _outcomes(record):
             asked, arrow = names[probe.target], "-->>" if probe.answered else "--x"
             lines.append(f"    session ->> {asked}: turn {number}")
-            lines.append(f"    {asked} {arrow} session: {_label(_said(probe, state))}")
+            lines.append(f"    {asked} {arrow} session: {label(_said(probe, state))}")
     return "\n".join(lines) + "\n"
 
 
@@ -42,5 +42,6 @@ def _said(probe: ProbeRecord, state: str) -> str:
     return f"{probe.verdict.kind}{status}, {state}"
 
 
-def _label(text: str) -> str:
+def label(text: str) -> str:
+    """Text as Mermaid shows it, whatever it is."""
     return HARMLESS.sub(lambda found: f"#{ord(found[0])};", text)
