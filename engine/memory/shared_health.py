@@ -3,7 +3,7 @@
 What a turn has shown counts here at once, and is told to the store beside the turns: of one
 target one call at a time, with all that has come since the last one. So a hundred probes that
 fail together cost one write, and none of them waits. What could not be told is told when the
-store is back, since it is short and soon of no interest, the latest of it at least.
+store is back, the latest of it at least.
 
 Only a trial is waited for, since the store alone knows who has it. None of this is ever
 raised, and a store that has trouble with it is not away for that.
@@ -53,11 +53,10 @@ class _Known:
     """What is known of one target."""
 
     def __init__(self) -> None:
-        self.stored: Health = WELL
-        self.read_at = float("-inf")
-        """When that was so, in monotonic time."""
         self.current: Health = WELL
-        """The same with what the store has not been told yet."""
+        """What the store had, with what it has not been told yet."""
+        self.read_at = float("-inf")
+        """When the store had that, in monotonic time."""
         self.untold: list[Event] = []
         self.writer: asyncio.Task[None] | None = None
         self.writes = 0
@@ -66,8 +65,7 @@ class _Known:
         self.waiting: list[tuple[Event, asyncio.Future[None]]] = []
 
     def is_stored(self, health: Health, at: float) -> None:
-        self.stored, self.read_at = health, at
-        self.current = _made_of(self.untold, health)
+        self.current, self.read_at = _made_of(self.untold, health), at
 
 
 class SharedHealth:
