@@ -29,7 +29,8 @@ What can never serve this chat is asked once; what is down is asked again.
 """
 REOPENED: Final = "-- the router is dropped; another one opens on the same SQLite file --"
 NEXT: Final = """\
-next     turnout simulate FILE plays a story of your own, without a network;
+next     turnout explain photo --records FILE tells each turn of it, and why;
+         turnout simulate FILE plays a story of your own, without a network;
          the README shows how to put a Router into your service"""
 
 WRONG: Final[Mapping[str, str]] = {ErrorKind.CAPABILITY: Action.SKIP}
