@@ -102,7 +102,7 @@ class Account(Struct, frozen=True):
 
 def account(session: str, records: Iterable[AuditRecord]) -> Account:
     """Tell a session from its records, which may come in any order. Each agent's switches are its own."""
-    ordered = sorted(records, key=lambda record: (record.started, record.sequence, record.turn))
+    ordered = in_order(records)
     numbers = {record.turn: number for number, record in enumerate(ordered, 1)}
     last: dict[str, AuditRecord] = {}
     turns = []
@@ -111,6 +111,11 @@ def account(session: str, records: Iterable[AuditRecord]) -> Account:
         if record.served_by is not None:
             last[record.caller.agent] = record
     return Account(session, tuple(turns))
+
+
+def in_order(records: Iterable[AuditRecord]) -> list[AuditRecord]:
+    """Records in the order in which their turns began."""
+    return sorted(records, key=lambda record: (record.started, record.sequence, record.turn))
 
 
 def _turn(record: AuditRecord, numbers: Mapping[str, int], before: AuditRecord | None) -> TurnAccount:

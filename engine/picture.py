@@ -13,13 +13,17 @@ HARMLESS: Final = re.compile(r"[^A-Za-z0-9 ,._/-]")
 """Everything else is written as a Mermaid entity, so that no name can end a line or start a statement."""
 
 
-def session(records: Sequence[AuditRecord]) -> str:
-    """A Mermaid sequence diagram of one session's turns, in the order of their records."""
+def session(records: Sequence[AuditRecord], numbers: Sequence[int] = ()) -> str:
+    """A Mermaid sequence diagram of one session's turns, in the order of their records.
+
+    Args:
+        numbers: the turns' own, where they are not all of the session's.
+    """
     rungs = dict.fromkeys(rung.target for record in records for rung in record.ladder)
     names = {target: f"t{place}" for place, target in enumerate(rungs)}
     lines = ["sequenceDiagram", "    participant session"]
     lines += [f"    participant {name} as {label(target)}" for target, name in names.items()]
-    for number, record in enumerate(records, 1):
+    for number, record in zip(numbers or range(1, len(records) + 1), records, strict=True):
         for probe, state in _outcomes(record):
             asked, arrow = names[probe.target], "-->>" if probe.answered else "--x"
             lines.append(f"    session ->> {asked}: turn {number}")

@@ -114,6 +114,19 @@ def test_in_json_each_turn_is_an_object(records: Path) -> None:
     assert turns[0]["asked"][0]["reason"]["features"] == ["image"]
 
 
+def test_a_session_is_drawn_as_whom_it_asked(records: Path) -> None:
+    drawn = told("explain", "s1", "--records", records, "--mermaid", "--turn", 1).output.splitlines()
+    assert drawn[0] == "sequenceDiagram"
+    assert [line.strip() for line in drawn if "->>" in line and "turn" in line] == [
+        f"session ->> t{place}: turn 1" for place in (0, 2, 3)
+    ]
+    third = told("explain", "s1", "--records", records, "--mermaid", "--turn", 3).output
+    assert "session ->> t2: turn 3" in third
+    whole = told("explain", "s1", "--records", records, "--mermaid").output
+    assert whole.count("participant") == 5
+    assert "turn 7" in whole
+
+
 def test_what_is_not_there_is_told(records: Path, tmp_path: Path) -> None:
     missing = told("explain", "s9", "--records", records)
     assert (missing.exit_code, missing.stderr) == (1, "there is no record of session s9\n")

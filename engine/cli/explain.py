@@ -9,7 +9,8 @@ from typing import Final
 import click
 import msgspec
 
-from turnout.engine.account import Account, account, lines
+from turnout.engine import picture
+from turnout.engine.account import Account, account, in_order, lines
 from turnout.engine.audit import AuditRecord
 from turnout.engine.memory.ids import kept_id
 from turnout.engine.printable import printable, printable_json
@@ -32,6 +33,7 @@ UNUSABLE: Final = 2
 @click.option("--namespace", default="", help="Of this namespace.")
 @click.option("--turn", "number", type=click.IntRange(min=1), metavar="N", help="Only its Nth turn.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a turn.")
+@click.option("--mermaid", is_flag=True, help="Draw who was asked, as a Mermaid sequence diagram.")
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -41,6 +43,7 @@ def command(
     number: int | None,
     *,
     as_json: bool,
+    mermaid: bool,
 ) -> None:
     """Tell a session from its records: who was asked in each turn and what came of it, who was not, which
     earlier turn is the cause of that, and on what evidence.
@@ -63,6 +66,11 @@ def command(
         which = f"turn {number} of " if records else ""
         click.echo(f"there is no record of {which}session {printable(session)}", err=True)
         ctx.exit(UNUSABLE if unusable else 1)
+    if mermaid:
+        ordered = in_order(records)
+        numbers = [turn.number for turn in turns]
+        click.echo(picture.session([ordered[at - 1] for at in numbers], numbers), nl=False)
+        ctx.exit(UNUSABLE if unusable else 0)
     if not as_json:
         click.echo(printable(_heading(told)))
     for turn in turns:
