@@ -133,11 +133,8 @@ class Breakers:
             self._keep(target.name, self._health.answered(watched.which))
         elif verdict.kind in COUNTS:
             self._trials.discard(target.name)
-            cause, wait = (
-                Cause(self._turn, now, verdict.kind, verdict.evidence, verdict.status),
-                verdict.retry_after,
-            )
-            event = partial(failed, breaker=watched.breaker, cause=cause, wait=wait, now=now)
+            cause = Cause(self._turn, now, verdict.kind, verdict.evidence, verdict.status)
+            event = partial(failed, breaker=watched.breaker, cause=cause, wait=verdict.retry_after, now=now)
             self._keep(target.name, self._health.happened(watched.which, event))
 
     def give_back(self) -> None:

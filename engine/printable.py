@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from typing import Final
 
 LONGEST: Final = 120
@@ -32,6 +33,14 @@ def printable_json(text: str) -> str:
 def _in_json(char: str) -> str:
     units = char.encode("utf-16-be")
     return "".join(f"\\u{units[place : place + 2].hex()}" for place in range(0, len(units), 2))
+
+
+def printable_time(at: float) -> str:
+    """A time in seconds since 1970 as UTC, to the second; as the number where no calendar has it."""
+    try:
+        return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    except (OverflowError, ValueError, OSError):
+        return f"{at:g}"
 
 
 def shortened(text: str) -> str:

@@ -44,6 +44,11 @@ class Line(NamedTuple):
     torn: bool = False
     """It is the last one, and has no end: whoever wrote it was interrupted, or is at it still."""
 
+    @property
+    def place(self) -> str:
+        """Where it stands: the file and, unless it is all of that, the line."""
+        return f"{self.file}:{self.number}" if self.number else str(self.file)
+
 
 def files_of(path: Path, unreadable: Callable[[OSError], None]) -> list[Path]:
     """A file itself; of a folder, however deep, its files of records by their names.

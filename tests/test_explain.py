@@ -147,6 +147,15 @@ def test_names_and_messages_cannot_steer_a_terminal(tmp_path: Path) -> None:
     assert "\x1b" not in told("sessions", "--records", tmp_path).output
 
 
+def test_a_time_that_no_calendar_has_is_told_as_its_number(records: Path, tmp_path: Path) -> None:
+    record = json.loads(records.read_bytes().splitlines()[0]) | {"started": 1e300}
+    (tmp_path / "records.jsonl").write_text(json.dumps(record) + "\n")
+    for command in (("explain", "s1"), ("sessions",)):
+        shown = told(*command, "--records", tmp_path)
+        assert shown.exit_code == 0, shown.exception
+        assert "1e+300" in shown.output
+
+
 def test_records_in_any_order_come_to_the_same(records: Path) -> None:
     from turnout.engine.recordings import lines_of
 

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Final
 
 import click
@@ -22,7 +21,7 @@ from turnout.engine.memory.ids import kept_namespace, shown_id
 from turnout.engine.memory.protocol import Change, Held, Memory
 from turnout.engine.memory.sqlite.salvage import Salvage, namespaces_in
 from turnout.engine.memory.values import eviction_json, json_of
-from turnout.engine.printable import printable
+from turnout.engine.printable import printable, printable_time
 
 UNUSABLE: Final = 2
 TELL_EVERY: Final = 1000
@@ -92,7 +91,7 @@ def show(store: Store, session: str, *, as_json: bool) -> None:
             if as_json:
                 click.echo(_json(held, held.evictions))
                 continue
-            click.echo(f"{_who(held.identity)}  last used {_time(held.last_use)}")
+            click.echo(f"{_who(held.identity)}  last used {printable_time(held.last_use)}")
             for eviction in held.evictions:
                 click.echo("".join(f"  {line}\n" for line in _whole(eviction)), nl=False)
             for route, home in held.habits.homes.items():
@@ -332,9 +331,8 @@ def _line(eviction: Eviction) -> str:
     size = f", {eviction.size} tokens did not fit" if eviction.size is not None else ""
     refused = sorted({feature for features in eviction.refused for feature in features})
     what = f", refused {', '.join(refused)}" if refused else ""
-    return printable(
-        f"{eviction.target}  {eviction.reason}  since {_time(first.at)} by turn {first.turn}{size}{what}"
-    )
+    since = f"since {printable_time(first.at)} by turn {first.turn}"
+    return printable(f"{eviction.target}  {eviction.reason}  {since}{size}{what}")
 
 
 def _whole(eviction: Eviction) -> Iterable[str]:
@@ -344,20 +342,13 @@ def _whole(eviction: Eviction) -> Iterable[str]:
     yield printable(f"  {first.kind}, status {first.status}{said}: {first.message}")
     yield printable(f"  by {first.evidence.rule} in {first.evidence.field}")
     if eviction.latest_turn != first.turn:
-        yield printable(f"  last seen {_time(eviction.latest_at)} by turn {eviction.latest_turn}")
+        yield printable(f"  last seen {printable_time(eviction.latest_at)} by turn {eviction.latest_turn}")
 
 
 def _at_home(route: str, home: Home) -> str:
     last = "" if home.last.target == home.home.target else f"; {home.last.target} served last"
-    since = _time(home.home.at)
+    since = printable_time(home.home.at)
     return printable(f"on route {route} it is at home with {home.home.target} since {since}{last}")
-
-
-def _time(at: float) -> str:
-    try:
-        return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S")
-    except (OverflowError, ValueError, OSError):
-        return f"{at:g}"
 
 
 def _tell_changes(changes: Sequence[Change]) -> None:

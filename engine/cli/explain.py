@@ -2,34 +2,21 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
 
 import click
 import msgspec
 
 from turnout.engine import picture
 from turnout.engine.account import Account, account, in_order, lines
-from turnout.engine.audit import AuditRecord
+from turnout.engine.cli.records import Records, records_option
 from turnout.engine.memory.ids import kept_id
-from turnout.engine.printable import printable, printable_json
-from turnout.engine.recordings import lines_of
-
-UNUSABLE: Final = 2
+from turnout.engine.printable import printable, printable_json, printable_time
 
 
 @click.command()
 @click.argument("session")
-@click.option(
-    "--records",
-    "paths",
-    multiple=True,
-    required=True,
-    metavar="PATH",
-    type=click.Path(path_type=Path),
-    help="A file of records, of JSON lines or of SQLite, or a folder of such; may be given several times.",
-)
+@records_option
 @click.option("--namespace", default="", help="Of this namespace.")
 @click.option("--turn", "number", type=click.IntRange(min=1), metavar="N", help="Only its Nth turn.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a turn.")
@@ -59,18 +46,23 @@ def command(
       1  there is no such session, or no such turn of it
       2  a file cannot be read, or a line of one holds no record; the rest was told all the same
     """  # noqa: D301 - click has to see the backspace
-    records, unusable = _of(session, namespace, paths)
+    read, wanted = Records(paths), kept_id(session)
+    records = [
+        record
+        for record in read
+        if record.caller.namespace == namespace and kept_id(record.caller.session) == wanted
+    ]
     told = account(session, records)
     turns = [turn for turn in told.turns if number in (None, turn.number)]
     if not turns:
         which = f"turn {number} of " if records else ""
         click.echo(f"there is no record of {which}session {printable(session)}", err=True)
-        ctx.exit(UNUSABLE if unusable else 1)
+        ctx.exit(read.status or 1)
     if mermaid:
         ordered = in_order(records)
         numbers = [turn.number for turn in turns]
         click.echo(picture.session([ordered[at - 1] for at in numbers], numbers), nl=False)
-        ctx.exit(UNUSABLE if unusable else 0)
+        ctx.exit(read.status)
     if not as_json:
         click.echo(printable(_heading(told)))
     for turn in turns:
@@ -79,35 +71,10 @@ def command(
             continue
         for line in lines(turn):
             click.echo(printable(line))
-    ctx.exit(UNUSABLE if unusable else 0)
-
-
-def _of(session: str, namespace: str, paths: tuple[Path, ...]) -> tuple[list[AuditRecord], bool]:
-    """The session's records, and whether anything could not be read."""
-    found: list[AuditRecord] = []
-    unusable = False
-    wanted = kept_id(session)
-    for line in lines_of(paths):
-        if line.wrong and not line.torn:
-            unusable = True
-            where = f"{line.file}:{line.number}" if line.number else str(line.file)
-            click.echo(printable(f"{where}: {line.wrong}; it is left out"), err=True)
-        record = line.record
-        if record is None or record.caller.namespace != namespace:
-            continue
-        if kept_id(record.caller.session) == wanted:
-            found.append(record)
-    return found, unusable
+    ctx.exit(read.status)
 
 
 def _heading(told: Account) -> str:
     first, last = told.turns[0].at, told.turns[-1].at
     turns = "1 turn" if len(told.turns) == 1 else f"{len(told.turns)} turns"
-    return f"session {told.session}: {turns}, {_time(first)} to {_time(last)} UTC"
-
-
-def _time(at: float) -> str:
-    try:
-        return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S")
-    except (OverflowError, ValueError, OSError):
-        return f"{at:g}"
+    return f"session {told.session}: {turns}, {printable_time(first)} to {printable_time(last)} UTC"

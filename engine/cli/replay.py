@@ -10,6 +10,7 @@ from typing import Final
 import click
 import msgspec
 
+from turnout.engine.cli.records import UNUSABLE
 from turnout.engine.errors import ConfigurationError
 from turnout.engine.printable import printable, printable_json
 from turnout.engine.recordings import Line, lines_of
@@ -17,7 +18,6 @@ from turnout.engine.replay import Difference, replay
 
 THE_SAME: Final = 0
 DIFFERENT: Final = 1
-UNUSABLE: Final = 2
 
 TELL_EVERY: Final = 10_000
 """Records between two words to whoever watches."""
@@ -95,19 +95,18 @@ class _Seen:
 
 
 def _played(line: Line, seen: _Seen) -> Difference | None:
-    where = f"{line.file}:{line.number}" if line.number else str(line.file)
     if line.torn:
-        click.echo(printable(f"{where}: was not written to its end; it is left out"), err=True)
+        click.echo(printable(f"{line.place}: was not written to its end; it is left out"), err=True)
     elif line.wrong:
         seen.unusable += 1
-        click.echo(printable(f"{where}: {line.wrong}; it is left out"), err=True)
+        click.echo(printable(f"{line.place}: {line.wrong}; it is left out"), err=True)
     if line.record is None:
         return None
     try:
         difference = replay(line.record)
     except (ConfigurationError, RecursionError) as error:
         seen.unusable += 1
-        click.echo(printable(f"{where}: cannot be played: {error}"), err=True)
+        click.echo(printable(f"{line.place}: cannot be played: {error}"), err=True)
         return None
     seen.records += 1
     seen.tell()
@@ -127,7 +126,7 @@ def _digests(file: Path | None) -> frozenset[str]:
 def _in_words(line: Line, difference: Difference) -> str:
     session = f" of session {difference.session}" if difference.session else ""
     return printable(
-        f"{line.file}:{line.number}: turn {difference.turn}{session}, step {difference.step}:"
+        f"{line.place}: turn {difference.turn}{session}, step {difference.step}:"
         f" {difference.recorded}; today: {difference.today}  [{difference.digest}]"
     )
 

@@ -5,18 +5,15 @@ from __future__ import annotations
 import time
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
 
 import click
 import msgspec
 
 from turnout.engine.account import SessionLine
 from turnout.engine.audit import AuditRecord
-from turnout.engine.printable import printable, printable_json
-from turnout.engine.recordings import lines_of
+from turnout.engine.cli.records import Records, records_option
+from turnout.engine.printable import printable, printable_json, printable_time
 from turnout.machines.vocabulary import RoutingFallbackReason
-
-UNUSABLE: Final = 2
 
 
 class _Since(click.ParamType[float]):
@@ -38,15 +35,7 @@ class _Since(click.ParamType[float]):
 
 
 @click.command()
-@click.option(
-    "--records",
-    "paths",
-    multiple=True,
-    required=True,
-    metavar="PATH",
-    type=click.Path(path_type=Path),
-    help="A file of records, of JSON lines or of SQLite, or a folder of such; may be given several times.",
-)
+@records_option
 @click.option("--target", metavar="NAME", help="Only those that NAME has served, or was asked in.")
 @click.option(
     "--reason",
@@ -82,14 +71,9 @@ def command(
     """  # noqa: D301 - click has to see the backspace
     found: dict[tuple[str, str], SessionLine] = {}
     targets: dict[tuple[str, str], set[str]] = {}
-    unusable = False
-    for line in lines_of(paths):
-        if line.wrong and not line.torn:
-            unusable = True
-            where = f"{line.file}:{line.number}" if line.number else str(line.file)
-            click.echo(printable(f"{where}: {line.wrong}; it is left out"), err=True)
-        record = line.record
-        if record is None or not record.caller.session or record.started < (since or 0):
+    read = Records(paths)
+    for record in read:
+        if not record.caller.session or record.started < (since or 0):
             continue
         key = record.caller.namespace, record.caller.session
         found.setdefault(key, SessionLine(key[1], key[0])).add(record)
@@ -106,7 +90,7 @@ def command(
         click.echo(printable_json(msgspec.json.encode(told).decode()) if as_json else _in_words(told))
     if not wanted:
         click.echo("no session was found", err=True)
-    ctx.exit(UNUSABLE if unusable else 0)
+    ctx.exit(read.status)
 
 
 def _targets(record: AuditRecord) -> set[str]:
@@ -118,6 +102,5 @@ def _in_words(told: SessionLine) -> str:
     parts += [f"{told.failed} failed"] if told.failed else []
     parts += [f"{told.fell_back} fell back ({', '.join(told.reasons)})"] if told.fell_back else []
     parts += [f"served by {', '.join(told.served_by)}"] if told.served_by else []
-    at = datetime.fromtimestamp(told.last, UTC).strftime("%Y-%m-%d %H:%M:%S")
     space = f" in namespace {told.namespace}" if told.namespace else ""
-    return printable(f"{told.session}{space}  {'; '.join(parts)}; last {at}")
+    return printable(f"{told.session}{space}  {'; '.join(parts)}; last {printable_time(told.last)}")
