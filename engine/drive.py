@@ -26,7 +26,7 @@ from turnout.engine.errors import (
     UpstreamError,
     told,
 )
-from turnout.engine.habits import NO_HABITS, Habits, Scale, calibrated, served_last
+from turnout.engine.habits import MOST_TOKENS, NO_HABITS, Habits, Scale, calibrated, served_last
 from turnout.engine.identity import Asking
 from turnout.engine.memory.bounded import BoundedMemory
 from turnout.engine.memory.shared_health import SharedHealth
@@ -42,8 +42,6 @@ from turnout.engine.wire.reading import Reading
 from turnout.machines.vocabulary import TurnoutError
 
 LOG: Final = logging.getLogger("turnout")
-MAX_SIZE: Final = 10**12
-"""The largest size of a request that is believed, in tokens."""
 
 T = TypeVar("T")
 SizeOf = Callable[[Mapping[str, Any]], int | None]
@@ -503,7 +501,7 @@ def measured(asks: Asks, request: Request, size: SizeOf) -> Asks:
     """
     if request.size is not None or (tokens := size(request.body)) is None:
         return asks
-    if type(tokens) is not int or not 0 <= tokens <= MAX_SIZE:
+    if type(tokens) is not int or not 0 <= tokens <= MOST_TOKENS:
         told = f"a {type(tokens).__name__}" if type(tokens) is not int else "a number that is none of tokens"
         raise ConfigurationError(f"size= gave {told}; it has to give a whole number of tokens, or None")
     return Asks(asks.wants._replace(size=tokens), None)

@@ -106,6 +106,12 @@ class Habits(Struct, frozen=True, omit_defaults=True):
 NO_HABITS: Final = Habits()
 
 
+# -- tokens
+
+MOST_TOKENS: Final = 10**12
+"""The most that a size, or a report of tokens, is believed to be."""
+
+
 # -- calibration
 
 LEAST: Final = 200

@@ -69,7 +69,7 @@ class RecordedTarget(Target):
 
 def target_of(rung: Rung) -> Target:
     """The target that a rung of a recorded ladder stands for."""
-    key = (rung.target, rung.model, rung.format, rung.fingerprint)
+    key = (rung.target, rung.model, rung.format, rung.fingerprint, repr(rung.limits) if rung.limits else "")
     if (known := _TARGETS.get(key)) is None:
         if len(_TARGETS) >= _MOST_KNOWN:
             _TARGETS.clear()
@@ -88,12 +88,14 @@ _MOST_KNOWN: Final = 10_000
 
 
 @lru_cache(maxsize=1024)
-def _policy(table: tuple[tuple[str, str], ...]) -> Policy:
+def policy_of(table: tuple[tuple[str, str], ...]) -> Policy:
+    """The policy of a record, by the items of its table."""
     return Policy.of_table({case: Action(action) for case, action in table})
 
 
 @lru_cache(maxsize=1024)
-def _options(given: tuple[tuple[str, Any], ...]) -> Options:
+def options_of(given: tuple[tuple[str, Any], ...]) -> Options:
+    """The options of a record, by their items."""
     return Options(**dict(given))
 
 
@@ -105,10 +107,10 @@ def turn_of(record: AuditRecord, *, machine: StepMachine = turn_machine.MACHINE)
     """
     return Turn(
         [target_of(rung) for rung in record.ladder],
-        policy=_policy(tuple(record.policy.items())),
+        policy=policy_of(tuple(record.policy.items())),
         context=SessionContext(record.standings_before),
         id=record.turn,
-        options=_options(tuple(record.options.items())) if record.options else NO_OPTIONS,
+        options=options_of(tuple(record.options.items())) if record.options else NO_OPTIONS,
         needs=frozenset(record.needs),
         size=record.size,
         output=record.output,

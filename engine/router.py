@@ -26,7 +26,6 @@ from turnout.engine.clock import Clock, SystemClock
 from turnout.engine.context import EMPTY, Identity
 from turnout.engine.drive import (
     LOG,
-    MAX_SIZE,
     Drive,
     Sink,
     SizeOf,
@@ -43,6 +42,7 @@ from turnout.engine.errors import (
     UnknownPin,
     UnknownRoute,
 )
+from turnout.engine.habits import MOST_TOKENS
 from turnout.engine.http import Library, Transports
 from turnout.engine.identity import Asking, as_id, identify, is_unicode
 from turnout.engine.memory import from_url
@@ -488,8 +488,8 @@ class Router:
         """
         if pin is not None and pin not in (names := [target.name for target in route.ladder]):
             raise UnknownPin(f"route {route.id!r} has no target {pin!r}; pin one of {', '.join(names)}")
-        if size is not None and (type(size) is not int or not 0 <= size <= MAX_SIZE):
-            told = f"is {size}" if type(size) is int and abs(size) <= 10 * MAX_SIZE else "is none"
+        if size is not None and (type(size) is not int or not 0 <= size <= MOST_TOKENS):
+            told = f"is {size}" if type(size) is int and abs(size) <= 10 * MOST_TOKENS else "is none"
             raise InvalidBody(f"size {told}; give a whole number of tokens, or leave it out")
         lowered = {
             name.lower(): value

@@ -155,6 +155,13 @@ class Selection:
         self._too_small = 0
         """The largest declared window that has overflowed in this turn."""
 
+    def fork(self) -> Selection:
+        """Another one that has come to the same so far."""
+        other = object.__new__(Selection)
+        for name in Selection.__slots__:
+            setattr(other, name, getattr(self, name))
+        return other
+
     def overflowed(self, target: Target) -> None:
         """A target's window was too small: those that declare no larger one need not be asked."""
         self._too_small = max(self._too_small, target.context_window or 0)

@@ -254,8 +254,12 @@ class Target(Client):
     @cached_property
     def fingerprint(self) -> str:
         """Names what an eviction was learnt about: another model, address, format or limit is another one."""
-        limits = [json.dumps(self.limits, sort_keys=True)] if self.limits else []
-        learnt_about = "\n".join((self.format, safe_url(self.base_url), self.model_id, *limits))
+        return self.fingerprint_with(self.limits)
+
+    def fingerprint_with(self, limits: Mapping[str, Any]) -> str:
+        """What its fingerprint would be if it declared these limits."""
+        declared = [json.dumps(limits, sort_keys=True)] if limits else []
+        learnt_about = "\n".join((self.format, safe_url(self.base_url), self.model_id, *declared))
         return hashlib.sha256(learnt_about.encode()).hexdigest()[:16]
 
     @cached_property

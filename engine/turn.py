@@ -178,6 +178,16 @@ class Turn:
         )
         self._last_resort, self._target = self._first()
 
+    def fork(self) -> Turn:
+        """Another turn that stands where this one stands, to see where another outcome leads."""
+        other = object.__new__(Turn)
+        for name in Turn.__slots__:
+            setattr(other, name, getattr(self, name))
+        other._steps, other._probes, other._rereads = [*self._steps], [*self._probes], [*self._rereads]
+        other._asked = {*self._asked}
+        other._selection = self._selection.fork()
+        return other
+
     # -- what the caller asks
 
     @property

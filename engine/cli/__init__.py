@@ -15,7 +15,7 @@ from turnout.engine.printable import printable
 
 COMMANDS: Final = (
     *("demo", "simulate", "check", "classify", "preview", "evictions"),
-    *("sessions", "explain", "replay", "diff", "diagram"),
+    *("sessions", "explain", "replay", "whatif", "diff", "diagram"),
 )
 """In the order in which a newcomer meets them."""
 

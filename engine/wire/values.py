@@ -10,6 +10,7 @@ import msgspec
 
 from turnout.engine.classify.answers import carries_error
 from turnout.engine.classify.verdict import Feature
+from turnout.engine.habits import MOST_TOKENS
 
 ALWAYS: Final = frozenset({Feature.ENDPOINT.value, Feature.ROLE.value})
 """What every request needs: each goes to an endpoint, and has somebody speak."""
@@ -185,10 +186,6 @@ def described(value: object) -> bool:
     return offered(value) and any(
         "input_schema" in tool or tool.get("type") in (None, "function") for tool in objects(value)
     )
-
-
-MOST_TOKENS: Final = 10**12
-"""The largest count that is believed."""
 
 
 def counts(

@@ -1,0 +1,161 @@
+"""By what recorded turns are routed instead: a changed policy, or the routes of another deployment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Final, NamedTuple, Protocol
+
+from msgspec import structs
+
+from turnout.engine import policy
+from turnout.engine.audit import AuditRecord, Rung
+from turnout.engine.context import Eviction
+from turnout.engine.errors import ConfigurationError
+from turnout.engine.habits import Home, Place
+from turnout.engine.health import Cooling
+from turnout.engine.policy import FORBIDDEN, Action, Policy
+from turnout.engine.replay import options_of, policy_of, target_of
+from turnout.engine.route import Route
+from turnout.engine.selection import NO_OPTIONS, Coolings, Options
+from turnout.engine.targets import Target
+from turnout.machines.vocabulary import ErrorKind
+
+
+class Routing(NamedTuple):
+    """By what one recorded turn is routed."""
+
+    ladder: Sequence[Target]
+    policy: Policy
+    options: Options
+    now: Mapping[str, Target] | None = None
+    """What the targets of the record are now, by the names of then. None: what they were."""
+    before: Mapping[str, Rung] = {}
+    """And what they were."""
+
+    def name(self, recorded: str) -> str | None:
+        """What a recorded target is called; None if it is no longer there."""
+        if self.now is None:
+            return recorded
+        return None if (target := self.now.get(recorded)) is None else target.name
+
+    def evictions(self, recorded: tuple[Eviction, ...]) -> tuple[Eviction, ...]:
+        """Recorded evictions, of the targets as they are now."""
+        if self.now is None or not recorded:
+            return recorded
+        return tuple(
+            structs.replace(e, target=self.now[e.target].name, fingerprint=self.now[e.target].fingerprint)
+            for e in recorded
+            if e.target in self.now and e.fingerprint == self.before[e.target].fingerprint
+        )
+
+    def coolings(self, recorded: tuple[Cooling, ...]) -> Coolings:
+        """Recorded coolings: of targets that cool at all."""
+        if self.now is None:
+            return {one.target: one for one in recorded}
+        return {
+            now.name: structs.replace(one, target=now.name)
+            for one in recorded
+            if (now := self.now.get(one.target)) is not None and now.breaker is not None
+        }
+
+    def home(self, recorded: Home | None) -> Home | None:
+        """A recorded home, where the route goes by one."""
+        if recorded is None or self.now is None:
+            return recorded
+        return structs.replace(recorded, home=self._place(recorded.home), last=self._place(recorded.last))
+
+    def _place(self, place: Place) -> Place:
+        known = self.before.get(place.target)
+        now = None if self.now is None else self.now.get(place.target)
+        if known is None or now is None or known.fingerprint != place.fingerprint:
+            return place
+        return Place(now.name, now.fingerprint, place.at)
+
+
+class Rules(Protocol):
+    """Another way to route."""
+
+    def routing(self, record: AuditRecord) -> Routing:
+        """By what a recorded turn is routed.
+
+        Raises:
+            ConfigurationError: it cannot be: its route is not there, its pin is in no ladder, or the record
+                holds what no turn can begin with.
+        """
+        ...
+
+
+class ChangedPolicy:
+    """The recorded ladders and options, under a policy that differs.
+
+    Args:
+        on: what differs, as in a route's `on`.
+
+    Raises:
+        ConfigurationError: a key or a value that a policy cannot have.
+    """
+
+    def __init__(self, on: Mapping[str, str]) -> None:
+        if wrong := policy.mistakes(on):
+            raise ConfigurationError("; ".join(f"{key} {what}" for key, what in wrong))
+        changes = {key: str(Action(value)) for key, value in on.items()}
+        if ErrorKind.AUTH in changes:
+            changes[FORBIDDEN] = changes[ErrorKind.AUTH]
+        self._changes = tuple(changes.items())
+
+    def routing(self, record: AuditRecord) -> Routing:
+        return Routing(
+            [target_of(rung) for rung in record.ladder],
+            _changed(tuple(record.policy.items()), self._changes),
+            options_of(tuple(record.options.items())) if record.options else NO_OPTIONS,
+        )
+
+
+@lru_cache(maxsize=1024)
+def _changed(table: tuple[tuple[str, str], ...], changes: tuple[tuple[str, str], ...]) -> Policy:
+    return policy_of(tuple({**dict(table), **dict(changes)}.items()))
+
+
+class OtherRoutes:
+    """The routes of another deployment, by their ids. A target of it is a recorded one if it has the same
+    format, address and model id, whatever it is called and declares.
+    """
+
+    def __init__(self, routes: Mapping[str, Route]) -> None:
+        self._routes = routes
+        self._known: dict[tuple[str, tuple[str, ...]], Routing] = {}
+
+    def routing(self, record: AuditRecord) -> Routing:
+        route = self._routes.get(record.route)
+        if route is None:
+            raise ConfigurationError(f"there is no route {record.route}")
+        key = record.route, tuple(f"{rung.target} {rung.fingerprint}" for rung in record.ladder)
+        if (routing := self._known.get(key)) is None:
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            now = _counterparts(record.ladder, route.ladder)
+            before = {rung.target: rung for rung in record.ladder}
+            routing = Routing(route.ladder, route.policy, route.options, now, before)
+            self._known[key] = routing
+        if record.pin and routing.name(record.pin) is None:
+            raise ConfigurationError(f"it was pinned to {record.pin}, which its route has no longer")
+        return routing
+
+
+_MOST_KNOWN: Final = 1_000
+
+
+def _counterparts(then: Sequence[Rung], now: Sequence[Target]) -> dict[str, Target]:
+    """Each recorded target that is still there, as it is now: first by their names, then whoever is alike."""
+    names = {target.name: target for target in now}
+    same = [rung for rung in then if rung.target in names and _is_alike(names[rung.target], rung)]
+    found = {rung.target: names.pop(rung.target) for rung in same}
+    for rung in then:
+        if rung.target not in found and (alike := [t for t in names.values() if _is_alike(t, rung)]):
+            found[rung.target] = names.pop(alike[0].name)
+    return found
+
+
+def _is_alike(target: Target, rung: Rung) -> bool:
+    return target.format == rung.format and target.fingerprint_with(rung.limits) == rung.fingerprint
