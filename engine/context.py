@@ -8,7 +8,7 @@ idempotent, so two turns that overlap need no lock and lose nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from msgspec import Struct
@@ -136,6 +136,11 @@ class SessionContext:
         if len(self._evictions) < 2:
             return tuple(self._evictions.values())
         return tuple(sorted(self._evictions.values(), key=_by_first_cause))
+
+    @property
+    def by_key(self) -> Mapping[Key, Eviction]:
+        """The same in whatever order."""
+        return self._evictions
 
     def __bool__(self) -> bool:
         return bool(self._evictions) or bool(self.habits)

@@ -233,7 +233,8 @@ class _Session:
                     world_after, before, before_assumed = known
                     one, other = either(before, one) or one, either(before_assumed, other)
                 after[key] = world_after, one, other
-                suspects.update(name for name, mark in zip(way.asked, way.marks, strict=True) if mark)
+                if way.guessed:
+                    suspects.update(name for name, mark in zip(way.asked, way.marks, strict=True) if mark)
             if len(after) > MOST_WORLDS:
                 return None
         self._worlds = after

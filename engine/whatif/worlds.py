@@ -84,10 +84,10 @@ Alike = tuple[Any, ...]
 """What two worlds have in common that go on alike."""
 
 
-def _alike(world: World, evictions: tuple[Eviction, ...], routing: Routing) -> Alike:
+def _alike(world: World, context: SessionContext, routing: Routing) -> Alike:
     sizes, features = routing.options.readmit_below is not None, routing.options.capability_scope == "feature"
     standing, at = [], 0.0
-    for eviction in evictions:  # the oldest first: of their times only the order counts
+    for eviction in context.evictions:  # the oldest first: of their times only the order counts
         size, refused = eviction.size if sizes else None, eviction.refused if features else None
         standing.append((eviction.key, eviction.first.at == at, size, refused))
         at = eviction.first.at
@@ -103,7 +103,7 @@ class Case:
         self.needs = frozenset(record.needs)
         self.size = record.size if record.size is not None and 0 <= record.size <= MOST_TOKENS else None
         self.before = routing.evictions(record.standings_before)
-        self.after = routing.evictions(record.standings_after)
+        self.after = {e.key: e for e in routing.evictions(record.standings_after)}
         self.probes = {name: p for p in record.probes if (name := routing.name(p.target)) is not None}
         self.path = tuple([routing.name(p.target) for p in record.probes])
         self.settled = sum(p.answered or p.verdict is not None for p in record.probes)
@@ -192,6 +192,7 @@ class Way:
         "assumed_secs",
         "certain",
         "doubtful",
+        "guessed",
         "holds",
         "marks",
         "maybe_certain",
@@ -215,6 +216,8 @@ class Way:
         self.doubtful = 0
         """Probes that may not have come to be."""
         self.secs = self.assumed_secs = 0.0
+        self.guessed = False
+        """Whether it goes by something that is unknown."""
         self.open_ended = False
         """Whether something of it may have taken any time."""
         self.refused: frozenset[Refusal] = frozenset()
@@ -283,6 +286,7 @@ class Way:
             self.on_path = self.on_path and place < len(case.path) and case.path[place] == name
         self.doubtful += outcome.interrupts and outcome.how == UNKNOWN
         self.holds = self.holds and outcome.holds
+        self.guessed = self.guessed or outcome.how == UNKNOWN
         if outcome.how == RECORDED:
             self.secs += outcome.secs or 0.0
         elif outcome.secs is None:
@@ -338,16 +342,17 @@ class Way:
 
     def leads_to(self, world: World, case: Case) -> tuple[Alike, World]:
         """The world after it, and what makes it like others."""
-        evictions = self.turn.context.evictions
+        context, recorded = self.turn.context, case.after
+        evictions = context.by_key
         gone: frozenset[Key] = frozenset()
         more: tuple[Eviction, ...] = ()
-        if evictions != case.after:
-            recorded = {e.key: e for e in case.after}
-            gone = frozenset(recorded.keys() - {e.key for e in evictions})
-            more = tuple(e for e in evictions if recorded.get(e.key) != e)
+        if evictions != recorded:
+            gone = frozenset(recorded.keys() - evictions.keys())
+            more = tuple([e for key, e in evictions.items() if recorded.get(key) != e])
         homes = world.homes if case.routing.options.affinity is None else self._homes(world, case)
-        after = World(gone, more, homes, _smallest(world.refused | self.refused))
-        return _alike(after, evictions, case.routing), after
+        refused = _smallest(world.refused | self.refused) if self.refused else world.refused
+        after = World(gone, more, homes, refused)
+        return _alike(after, context, case.routing), after
 
     def _homes(self, world: World, case: Case) -> tuple[tuple[str, Home | None], ...]:
         homes, route, settled = dict(world.homes), case.record.route, self.turn.settled
