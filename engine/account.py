@@ -7,12 +7,10 @@ from typing import Final
 
 from msgspec import Struct
 
-from turnout.engine.audit import AuditRecord, PassedOver, ProbeRecord
+from turnout.engine import pricing
+from turnout.engine.audit import AuditRecord, PassedOver, ProbeRecord, Rung
 from turnout.engine.context import Cause, Eviction
 from turnout.machines.vocabulary import RoutingFallbackReason
-
-_CACHED: Final = ("cached_tokens", "cache_read_input_tokens")
-"""What providers call the tokens of a request that came from a prompt cache."""
 
 
 class Reason(Struct, frozen=True, omit_defaults=True):
@@ -46,6 +44,8 @@ class Asked(Struct, frozen=True, omit_defaults=True):
     last_resort: bool = False
     trial: bool = False
     reason: Reason | None = None
+    possibly_billed: int = 0
+    """Attempts that failed and that the upstream may charge for all the same."""
 
 
 class NotAsked(Struct, frozen=True, omit_defaults=True):
@@ -66,7 +66,9 @@ class Switch(Struct, frozen=True, omit_defaults=True):
     before: str
     now: str
     cached: int = 0
-    """Tokens of the last request that came from the cache of the one before: they are paid for anew."""
+    """Tokens that came from the cache of the one before, and do not from that of the new one."""
+    cost: float = 0.0
+    """How much more these cost at the new one, about; 0 where that declares no price of a cache."""
 
 
 class TurnAccount(Struct, frozen=True, omit_defaults=True):
@@ -89,6 +91,10 @@ class TurnAccount(Struct, frozen=True, omit_defaults=True):
     """Targets with an eviction that did not apply."""
     home: str = ""
     """Where the session came to be at home by this turn."""
+    cost: float | None = None
+    """What the served answer cost, in money; None where that is unknown or no price is declared."""
+    cost_unknown: bool = False
+    """Its target declares a price, and the tokens are not known."""
     switch: Switch | None = None
     notes: tuple[str, ...] = ()
 
@@ -98,6 +104,12 @@ class Account(Struct, frozen=True):
 
     session: str
     turns: tuple[TurnAccount, ...]
+
+    @property
+    def spent(self) -> str:
+        """What its turns cost, in words; empty where no target of them declares a price."""
+        known = [turn.cost for turn in self.turns if turn.cost is not None]
+        return _words_of_cost(sum(known) if known else None, sum(turn.cost_unknown for turn in self.turns))
 
 
 def account(session: str, records: Iterable[AuditRecord]) -> Account:
@@ -122,6 +134,7 @@ def _turn(record: AuditRecord, numbers: Mapping[str, int], before: AuditRecord |
     not_asked = [_passed_over(over, numbers) for over in record.passed_over]
     not_asked += [NotAsked(left.target, str(left.why)) for left in record.not_tried]
     places = {rung.target: place for place, rung in enumerate(record.ladder)}
+    cost, cost_unknown = _cost(record)
     return TurnAccount(
         number=numbers[record.turn],
         turn=record.turn,
@@ -137,6 +150,8 @@ def _turn(record: AuditRecord, numbers: Mapping[str, int], before: AuditRecord |
         restored=tuple(dict.fromkeys(eviction.target for eviction in record.restored)),
         lifted=tuple(dict.fromkeys(eviction.target for eviction in record.lifted)),
         home="" if record.settled is None or record.home is not None else record.settled.home.target,
+        cost=cost,
+        cost_unknown=cost_unknown,
         switch=_switch(record, before),
         notes=record.notes,
     )
@@ -154,6 +169,7 @@ def _asked(record: AuditRecord) -> Iterator[Asked]:
             last_resort=probe.last_resort,
             trial=probe.trial,
             reason=_said(probe),
+            possibly_billed=sum(attempt.possibly_billed for attempt in probe.attempts),
         )
 
 
@@ -214,11 +230,31 @@ def _of_cause(kind: str, cause: Cause, numbers: Mapping[str, int]) -> Reason:
 
 
 def _switch(record: AuditRecord, before: AuditRecord | None) -> Switch | None:
-    if before is None or record.served_by is None or before.served_by in (None, record.served_by):
+    was, now = None if before is None else before.served_by, record.served_by
+    if before is None or was is None or now is None or was == now:
         return None
-    usage = before.usage or {}
-    cached = sum(usage[key] for key in _CACHED if key in usage)
-    return Switch(str(before.served_by), record.served_by, cached)
+    cached = max(0, _from_cache(before) - _from_cache(record))
+    rung = _served_by(record)
+    more = 0.0 if rung is None or rung.price is None else pricing.uncached(cached, rung.price)
+    return Switch(was, now, cached, more)
+
+
+def _served_by(record: AuditRecord) -> Rung | None:
+    return next((rung for rung in record.ladder if rung.target == record.served_by), None)
+
+
+def _from_cache(record: AuditRecord) -> int:
+    rung = _served_by(record)
+    return 0 if rung is None else pricing.from_cache(record.usage, rung.format)
+
+
+def _cost(record: AuditRecord) -> tuple[float | None, bool]:
+    """What a turn cost, and whether that is unknown although its target declares a price."""
+    rung = _served_by(record)
+    if rung is None or rung.price is None:
+        return None, False
+    cost = pricing.cost(record.usage, rung.price, rung.format)
+    return cost, cost is None
 
 
 # -- in words
@@ -233,9 +269,9 @@ def lines(told: TurnAccount) -> Iterator[str]:
         yield f"  {one.target}: {_words_of_asked(one)}"
     for other in told.not_asked:
         yield f"  {other.target}: {_words_of_not_asked(other, told.at)}"
+    yield from _lines_of_cost(told)
     if told.switch is not None:
-        lost = f"; {told.switch.cached} cached tokens are lost" if told.switch.cached else ""
-        yield f"  switched from {told.switch.before} to {told.switch.now}{lost}"
+        yield f"  {_words_of_switch(told.switch)}"
     if told.home:
         yield f"  the session is at home with {told.home} from now on"
     if told.restored:
@@ -248,12 +284,34 @@ def lines(told: TurnAccount) -> Iterator[str]:
         yield f"  note: {note}"
 
 
+def _lines_of_cost(told: TurnAccount) -> Iterator[str]:
+    if told.cost_unknown:
+        yield "  cost unknown: the tokens were not reported, or not so that they can be believed"
+    elif told.cost is not None:
+        yield f"  cost {pricing.shown(told.cost)}"
+
+
+def _words_of_cost(cost: float | None, unknown: int) -> str:
+    """What several turns cost; empty where nothing is to be told of it."""
+    parts = [] if cost is None else [f"cost {pricing.shown(cost)}"]
+    parts += [f"{'1 turn' if unknown == 1 else f'{unknown} turns'} of unknown cost"] if unknown else []
+    return " and ".join(parts)
+
+
+def _words_of_switch(switch: Switch) -> str:
+    more = f", which costs about {pricing.shown(switch.cost)} more" if switch.cost else ""
+    lost = f"; {switch.cached} cached tokens are lost{more}" if switch.cached else ""
+    return f"switched from {switch.before} to {switch.now}{lost}"
+
+
 def _words_of_asked(one: Asked) -> str:
     how = [f"asked {one.attempts} times" if one.attempts > 1 else "asked"]
     how += ["as last resort, since all were ruled out"] if one.last_resort else []
     how += ["as the one trial of a target that had cooled"] if one.trial else []
     how += [f"waited {one.waited:.3g} s"] if one.waited else []
     how += [f"without {', '.join(one.stripped)}"] if one.stripped else []
+    billed = "an attempt" if one.possibly_billed == 1 else f"{one.possibly_billed} attempts"
+    how += [f"{billed} may be billed all the same"] if one.possibly_billed else []
     said = f": {_words_of_reason(one.reason)}" if one.reason is not None else ""
     return f"{', '.join(how)}, {one.outcome}{said}"
 
@@ -310,6 +368,10 @@ class SessionLine(Struct):
     last: float = 0.0
     served_by: list[str] = []
     reasons: list[str] = []
+    cost: float | None = None
+    """Of the turns whose cost is known; None if of none."""
+    cost_unknown: int = 0
+    """Turns of which it is not, although their targets declare a price."""
 
     def add(self, record: AuditRecord) -> None:
         """Count a turn of it."""
@@ -322,6 +384,15 @@ class SessionLine(Struct):
         reasons = [str(probe.reason) for probe in record.probes if probe.reason is not None]
         _add(self.served_by, [record.served_by] if record.served_by else [])
         _add(self.reasons, reasons)
+        cost, unknown = _cost(record)
+        self.cost_unknown += unknown
+        if cost is not None:
+            self.cost = (self.cost or 0.0) + cost
+
+    @property
+    def spent(self) -> str:
+        """Its cost, in words; empty where none is known."""
+        return "" if self.cost is None else _words_of_cost(self.cost, self.cost_unknown)
 
 
 def _add(known: list[str], more: Sequence[str]) -> None:

@@ -18,6 +18,7 @@ from turnout.engine.classify.verdict import Evidence, Verdict
 from turnout.engine.context import Eviction
 from turnout.engine.habits import Home
 from turnout.engine.health import Cooling
+from turnout.engine.pricing import Price
 from turnout.machines.stepping import Step
 from turnout.machines.vocabulary import ErrorKind, RoutingFallbackReason
 
@@ -33,6 +34,8 @@ class Rung(Struct, frozen=True, omit_defaults=True):
     fingerprint: str
     limits: Mapping[str, Any] = {}
     """What it declares."""
+    price: Price | None = None
+    """What its tokens cost, if it declares that."""
 
 
 class Caller(Struct, frozen=True, omit_defaults=True):

@@ -15,7 +15,7 @@ from msgspec import Struct, structs
 
 from turnout.engine.context import Cause
 from turnout.engine.errors import ConfigurationError
-from turnout.engine.printable import named
+from turnout.engine.printable import numbered
 from turnout.machines import health as health_machine
 from turnout.machines.stepping import Step
 from turnout.machines.vocabulary import ErrorKind, HealthState
@@ -34,7 +34,6 @@ SKEW: Final = 60.0
 clock that was wrong: it does not count, and a trial tells what does.
 """
 MOST_FAILURES: Final = 1000
-HUGE: Final = 10**15
 _DOUBLED: Final = 30
 """More openings in a row lengthen nothing any more."""
 
@@ -65,26 +64,21 @@ def mistakes(values: Mapping[str, object]) -> Iterator[tuple[str, str]]:
     given = {**{f.name: f.default for f in structs.fields(Breaker)}, **values}
     failures, cool, longest = given["failures"], given["cool_secs"], given["max_cool_secs"]
     if type(failures) is not int or not 1 <= failures <= MOST_FAILURES:
-        yield "failures", f"is {_told(failures)}; give 1 to {MOST_FAILURES}"
+        yield "failures", f"is {numbered(failures)}; give 1 to {MOST_FAILURES}"
     seconds = {"cool_secs": cool, "max_cool_secs": longest}
     unusable = [key for key, value in seconds.items() if not _is_a_time(value)]
     for key in unusable:
-        yield key, f"is {_told(seconds[key])}; give seconds above 0, at most {LONGEST:g}"
+        yield key, f"is {numbered(seconds[key])}; give seconds above 0, at most {LONGEST:g}"
     if not unusable and cool > longest:
+        first, most = numbered(cool), numbered(longest)
         if "cool_secs" in values:
-            yield "cool_secs", f"is {_told(cool)}, more than max_cool_secs ({_told(longest)}); give less"
+            yield "cool_secs", f"is {first}, more than max_cool_secs ({most}); give less"
         else:
-            yield "max_cool_secs", f"is {_told(longest)}, less than cool_secs ({_told(cool)}); give more"
+            yield "max_cool_secs", f"is {most}, less than cool_secs ({first}); give more"
 
 
 def _is_a_time(value: object) -> bool:
     return type(value) in (int, float) and 0 < value <= LONGEST  # type: ignore[operator]
-
-
-def _told(value: object) -> str:
-    if type(value) not in (int, float):
-        return str(value) if isinstance(value, bool) else named(value)
-    return "too large" if HUGE < abs(value) < float("inf") else f"{value:g}"  # type: ignore[arg-type]
 
 
 class Health(Struct, frozen=True, omit_defaults=True):

@@ -10,6 +10,8 @@ from typing import Final
 
 LONGEST: Final = 120
 """Characters of one name, key or value that are shown."""
+HUGE: Final = 10**15
+"""Numbers beyond this are not shown."""
 
 _WORD: Final = re.compile(r"[A-Za-z0-9._/:-]{1,40}")
 _MIXED: Final = re.compile(r"(?=[A-Za-z]*[0-9])(?=[0-9]*[A-Za-z])[A-Za-z0-9]{16,}")
@@ -57,6 +59,13 @@ def named(value: object) -> str:
     """How to speak of a value that should have been a name: quoted, unless a key may have been put there."""
     word = isinstance(value, str) and _WORD.fullmatch(value) and not mixed(value)
     return f"'{value}'" if word and not _BEGINS_AS_A_KEY.match(str(value)) else "a value"
+
+
+def numbered(value: object) -> str:
+    """How to speak of a number that cannot be used, or of what should have been one: never at length."""
+    if type(value) not in (int, float):
+        return str(value) if isinstance(value, bool) else named(value)
+    return "too large" if HUGE < abs(value) < float("inf") else f"{value:g}"  # type: ignore[arg-type]
 
 
 def nearest(name: str, names: Iterable[str]) -> str:

@@ -15,6 +15,7 @@ from turnout.engine.errors import ConfigurationError
 from turnout.engine.habits import Home
 from turnout.engine.health import Cooling
 from turnout.engine.policy import Action, Policy
+from turnout.engine.pricing import Price
 from turnout.engine.selection import NO_OPTIONS, Coolings, Options
 from turnout.engine.targets import Target
 from turnout.engine.turn import Interruption, Turn
@@ -69,7 +70,8 @@ class RecordedTarget(Target):
 
 def target_of(rung: Rung) -> Target:
     """The target that a rung of a recorded ladder stands for."""
-    key = (rung.target, rung.model, rung.format, rung.fingerprint, repr(rung.limits) if rung.limits else "")
+    limits = repr(rung.limits) if rung.limits else ""
+    key = (rung.target, rung.model, rung.format, rung.fingerprint, limits, rung.price)
     if (known := _TARGETS.get(key)) is None:
         if len(_TARGETS) >= _MOST_KNOWN:
             _TARGETS.clear()
@@ -78,12 +80,12 @@ def target_of(rung: Rung) -> Target:
             **{key: tuple(value) if key == "input" else value for key, value in rung.limits.items()},
         }
         known = _TARGETS[key] = RecordedTarget(
-            rung.target, model=rung.model, recorded=rung.fingerprint, **told
+            rung.target, model=rung.model, recorded=rung.fingerprint, price=rung.price, **told
         )
     return known
 
 
-_TARGETS: Final[dict[tuple[str, ...], Target]] = {}
+_TARGETS: Final[dict[tuple[str | Price | None, ...], Target]] = {}
 _MOST_KNOWN: Final = 10_000
 
 

@@ -23,6 +23,7 @@ from turnout.engine.errors import ConfigurationError
 from turnout.engine.health import Breaker
 from turnout.engine.hints import mistyped
 from turnout.engine.nonfinite import nonfinite
+from turnout.engine.pricing import Price
 from turnout.engine.printable import named
 
 NAME: Final = re.compile(r"[A-Za-z0-9._/:-]{1,64}")
@@ -152,6 +153,8 @@ class Target(Client):
     tools: bool | None = field(default=None, kw_only=True)
     structured_output: bool | None = field(default=None, kw_only=True)
     streaming: bool | None = field(default=None, kw_only=True)
+    price: Price | None = field(default=None, kw_only=True)
+    """What its tokens cost: for the record, never for routing."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not NAME.fullmatch(self.name):
@@ -183,6 +186,8 @@ class Target(Client):
             yield "errors is no tuple of rules; give errors=(ErrorRule(…),)"
         if self.breaker is not None and not isinstance(self.breaker, Breaker):
             yield f"breaker is of type {type(self.breaker).__name__}; give Breaker(…)"
+        if self.price is not None and not isinstance(self.price, Price):
+            yield f"price is of type {type(self.price).__name__}; give Price(…)"
         for key, what in unsendable(self.extra_body):
             yield f"extra_body: {key} {what}"
 
@@ -285,7 +290,7 @@ class Target(Client):
     @cached_property
     def rung(self) -> Rung:
         """The target as audit records list it."""
-        return Rung(self.name, self.model_id, self.format, self.fingerprint, self.limits)
+        return Rung(self.name, self.model_id, self.format, self.fingerprint, self.limits, self.price)
 
     def __repr__(self) -> str:
         return f"Target({self.name!r}, model={self.model_id!r}, base_url={safe_url(self.base_url)!r})"
@@ -294,7 +299,7 @@ class Target(Client):
 _TAKES: Final[Mapping[str, Any]] = {
     key: hint
     for key, hint in get_type_hints(Target).items()
-    if key not in ("name", "api_key", "errors", "breaker")
+    if key not in ("name", "api_key", "errors", "breaker", "price")
 }
 """What the keys of a target take, but for those that are checked by themselves."""
 

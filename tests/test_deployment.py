@@ -35,10 +35,12 @@ from turnout.engine.deployment import (
 )
 from turnout.engine.deployment.breaker import BREAKER
 from turnout.engine.deployment.finding import Level
+from turnout.engine.deployment.price import PRICE
 from turnout.engine.deployment.rules import RULE
 from turnout.engine.deployment.tables import words
 from turnout.engine.errors import ConfigurationError
 from turnout.engine.policy import ALLOWED, Action
+from turnout.engine.pricing import Price
 from turnout.engine.targets import Client
 
 SECRET = "hunter2-hunter2-hunter2"
@@ -174,14 +176,15 @@ class TestLoading:
         assert {"timeout_secs", "extra_body", "forward_headers"} <= CLIENT.keys()
         assert all(
             words(hint)
-            for table in (CLIENT, TARGET, ROUTE, MEMORY, CAPTURE, FILE, RULE)
+            for table in (CLIENT, TARGET, ROUTE, MEMORY, CAPTURE, FILE, RULE, PRICE)
             for hint in table.values()
         )
 
     def test_every_key_and_its_default_are_documented(self) -> None:
         text = (Path(__file__).parents[1] / "docs" / "deployment.md").read_text(encoding="utf-8")
         documented = dict(re.findall(r"^\| `(\w+)`[^|]* \| (.+?) \|", text, re.MULTILINE))
-        assert {*CLIENT, *TARGET, *ROUTE, *MEMORY, *HTTP, *CAPTURE, *RULE, *ALLOWED} <= documented.keys()
+        tables = (CLIENT, TARGET, ROUTE, MEMORY, HTTP, CAPTURE, RULE, BREAKER, PRICE, ALLOWED)
+        assert {key for table in tables for key in table} <= documented.keys()
         for key in CLIENT.keys() - {"base_url"}:
             assert written(documented[key]) == plain(getattr(Client(), key)), key
         for key in MEMORY:
@@ -191,6 +194,15 @@ class TestLoading:
         text = (Path(__file__).parents[1] / "docs" / "deployment.md").read_text(encoding="utf-8")
         examples = re.findall(r"^```toml\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
         assert told(tomllib.loads("".join(examples)), OPENROUTER_API_KEY=SECRET) == []
+
+    def test_a_target_s_price_is_its_own(self) -> None:
+        price = {"input": 3, "output": 15.5, "cached_input": 0}
+        deployment = examined(small(target={"price": price, "input": ["image"]})).deployment
+        assert deployment is not None
+        a, b = deployment.routes["chat"].ladder
+        assert a.price == Price(input=3, output=15.5, cached_input=0)
+        assert a.input == ("image",), "what it takes is no price"
+        assert b.price is None
 
     def test_a_file_with_mistakes_is_refused_with_all_that_stop_it(self, file: Path) -> None:
         file.write_text(
@@ -373,6 +385,59 @@ class TestKeys:
             (
                 small({"breaker": 3}),
                 "error: [llm_clients.here] breaker: is a whole number; give a table",
+            ),
+            (
+                small(target={"price": {"input": 1, "outputs": 2}}),
+                "error: [targets.a.price] outputs: is unknown here; did you mean output?",
+            ),
+            (
+                small(target={"price": {"input": 1, "output": 2, "cache_read": 0.1}}),
+                "error: [targets.a.price] cache_read: is unknown here; did you mean cached_input?",
+            ),
+            (
+                small(target={"price": {"input": 1}}),
+                "error: [targets.a.price] output: is missing; give money per million tokens, 0 to 1000000000",
+            ),
+            (
+                small(target={"price": {"input": -0.1, "output": 2}}),
+                "error: [targets.a.price] input: is -0.1; give money per million tokens, 0 to 1000000000",
+            ),
+            (
+                small(target={"price": {"input": 1, "output": math.nan}}),
+                "error: [targets.a.price] output: is nan; give money per million tokens, 0 to 1000000000",
+            ),
+            (
+                small(target={"price": {"input": 1, "output": 2, "cached_input": math.inf}}),
+                "error: [targets.a.price] cached_input: is inf;"
+                " give money per million tokens, 0 to 1000000000",
+            ),
+            (
+                small(target={"price": {"input": 1, "output": 2, "cache_write": 10**400}}),
+                "error: [targets.a.price] cache_write: is too large; give a number",
+            ),
+            (
+                small(target={"price": {"input": True, "output": 2}}),
+                "error: [targets.a.price] input: is true or false; give a number",
+            ),
+            (
+                small(target={"price": {"input": ["image"], "output": 2}}),
+                "error: [targets.a.price] input: is a list; give a number",
+            ),
+            (
+                small(target={"price": {"input": "$3", "output": 2}}),
+                "error: [targets.a.price] input: is a string; give a number",
+            ),
+            (
+                small(target={"price": 3}),
+                "error: [targets.a] price: is a whole number; give a table",
+            ),
+            (
+                small({"price": {"input": 1, "output": 2}}),
+                "error: [llm_clients.here] price: is unknown here; it belongs in [targets.NAME]",
+            ),
+            (
+                small(target={"output": 3}),
+                "error: [targets.a] output: is unknown here; it belongs in [targets.NAME.price]",
             ),
             (
                 small(target={"affinity": "home"}),
@@ -1293,7 +1358,7 @@ class TestMemory:
 
 
 KEYS = sorted(
-    {*FILE, *MEMORY, *CAPTURE, *TARGET, *ROUTE, *RULE, *BREAKER, "a", "b", "api_key", "unavailable"}
+    {*FILE, *MEMORY, *CAPTURE, *TARGET, *ROUTE, *RULE, *BREAKER, *PRICE, "a", "b", "api_key", "unavailable"}
 )
 SCALARS = (
     st.sampled_from(["a", "b", "skip", "sk-abcdefghijklmnop", "http://[", "sqlite:", "https://llm.example"])

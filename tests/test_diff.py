@@ -95,6 +95,16 @@ def test_the_same_routing_is_exit_status_0() -> None:
     assert told.stderr == "every turn would be routed as before\n"
 
 
+def test_what_tokens_cost_routes_nobody() -> None:
+    priced = OLD.replace("[targets.tiny]", "[targets.tiny]\nprice = { input = 1, output = 2 }")
+    Path("priced.toml").write_text(priced)
+    Path("dearer.toml").write_text(priced.replace("output = 2", "output = 3"))
+    for old, new in (("old.toml", "priced.toml"), ("priced.toml", "dearer.toml")):
+        told = diff(old, new)
+        assert (told.exit_code, told.stdout) == (0, "")
+        assert told.stderr == "every turn would be routed as before\n"
+
+
 def test_in_json_each_change_is_an_object() -> None:
     found = [json.loads(line) for line in diff("old.toml", "new.toml", "--json").stdout.splitlines()]
     deadline = {"where": "route chat", "what": "deadline_secs", "before": "none", "after": "60", "note": ""}

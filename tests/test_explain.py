@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from house import BODY, House
 from syrupy.assertion import SnapshotAssertion
 
-from turnout import Breaker, JsonLines, Options, Router, Target, TurnFailed
+from turnout import Breaker, JsonLines, Options, Price, Router, Target, TurnFailed
 from turnout.engine.account import account
 from turnout.engine.cli import main
 from turnout.engine.testing import Hang, ok, refusal
@@ -23,13 +23,17 @@ PICTURE = {
 }
 
 
+FLAKY = Price(input=1, output=4, cached_input=0.5)
+LARGE = Price(input=2.5, output=10, cached_input=1.25)
+
+
 def ladder() -> list[Target]:
     breaker = Breaker(failures=1, cool_secs=60)
     return [
         Target("text-only", base_url="http://upstream.example", max_retries=0),
         Target("tiny", base_url="http://upstream.example", max_retries=0, context_window=50),
-        Target("flaky", base_url="http://upstream.example", max_retries=1, breaker=breaker),
-        Target("large", base_url="http://upstream.example", max_retries=0),
+        Target("flaky", base_url="http://upstream.example", max_retries=1, breaker=breaker, price=FLAKY),
+        Target("large", base_url="http://upstream.example", max_retries=0, price=LARGE),
     ]
 
 
@@ -38,12 +42,13 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A session in which everything happens, and two others."""
     path = tmp_path_factory.mktemp("records") / "records.jsonl"
     names = iter(range(1, 100))
-    cached = ok(usage={"prompt_tokens": 900, "prompt_tokens_details": {"cached_tokens": 800}})
+    counts = {"prompt_tokens": 900, "completion_tokens": 20}
+    cached = ok(usage={**counts, "prompt_tokens_details": {"cached_tokens": 800}})
     house = House(
         {
             "text-only": [refusal("capability", "image"), refusal("context_window"), ok()],
             "flaky": [*[refusal("unavailable")] * 2, cached, ok(), refusal("caller_error"), Hang()],
-            "large": [ok(), refusal("capability", "tools"), ok()],
+            "large": [ok(), refusal("capability", "tools"), ok(usage=counts)],
         },
         ladder=ladder(),
         options=Options(capability_scope="feature", affinity="home"),
@@ -103,7 +108,29 @@ def test_whoever_was_passed_over_is_told_with_the_turn_and_the_evidence_of_it(re
 def test_a_switch_of_targets_tells_what_of_the_prompt_cache_is_lost(records: Path) -> None:
     lines = told("explain", "s1", "--records", records).output
     assert "switched from flaky to" in lines
-    assert "800 cached tokens are lost" in lines
+    # 800 * (2.5 - 1.25) for a million
+    assert "800 cached tokens are lost, which costs about 0.001 more" in lines
+
+
+def test_what_a_served_turn_cost_is_told_where_its_target_declares_a_price(records: Path) -> None:
+    kept = [msgspec.json.decode(line) for line in records.read_bytes().splitlines()]
+    kept = [record for record in kept if record["caller"]["session"] == "s1"]
+    turns = told("explain", "s1", "--records", records, "--json").output.splitlines()
+    unknown = 0
+    for record, turn in zip(kept, map(json.loads, turns), strict=True):
+        prices = {rung["target"]: rung.get("price") for rung in record["ladder"]}
+        price, usage = prices.get(record.get("served_by")), record.get("usage")
+        assert ("cost" in turn) is (price is not None and usage is not None)
+        assert turn.get("cost_unknown", False) is (price is not None and usage is None)
+        unknown += turn.get("cost_unknown", False)
+        if price and usage:
+            cached = usage.get("cached_tokens", 0)
+            prompt = (usage["prompt_tokens"] - cached) * price["input"] + cached * price["cached_input"]
+            cost = prompt + usage["completion_tokens"] * price["output"]
+            assert turn["cost"] == pytest.approx(cost / 1_000_000)
+    heading = told("explain", "s1", "--records", records).output.splitlines()[0]
+    # turns 2 and 5: 900 * 2.5 + 20 * 10, turn 3: 100 * 1 + 800 * 0.5 + 20 * 4
+    assert heading.endswith(f" UTC; cost 0.00548 and {unknown} turns of unknown cost")
 
 
 def test_in_json_each_turn_is_an_object(records: Path) -> None:

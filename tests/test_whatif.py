@@ -17,7 +17,7 @@ from random_sessions import session
 from syrupy.assertion import SnapshotAssertion
 from two_policies import Upstreams
 
-from turnout import AuditRecord, Breaker, JsonLines, Options, Router, Target, TurnFailed
+from turnout import AuditRecord, Breaker, JsonLines, Options, Price, Router, Target, TurnFailed
 from turnout.engine.cli import main
 from turnout.engine.errors import ConfigurationError
 from turnout.engine.policy import Policy
@@ -264,6 +264,25 @@ def test_coolings_are_taken_as_they_were_recorded() -> None:
     assert asked(FORGETFUL, records).assumed["probes"] == (3, 3)
     without = Route(id="default", ladder=[Target("a", **at), Target("b", **at)])
     assert asked(OtherRoutes({"default": without}), records).assumed["probes"] == (3, 4)
+
+
+def test_what_answers_cost_is_known_where_they_were_recorded() -> None:
+    """Ten tokens of a cost 10 and of b 30 for a million."""
+    usage = {"prompt_tokens": 10, "completion_tokens": 0}
+    at = {"base_url": "http://upstream.example", "max_retries": 0}
+    ladder = [
+        Target("a", price=Price(input=1e6, output=0), **at),
+        Target("b", price=Price(input=3e6, output=0), **at),
+    ]
+    script = {"a": [refusal("capability", "image"), ok(usage=usage)], "b": [ok(usage=usage)] * 2}
+    records = played(script, [IMAGE, BODY], ladder=ladder)
+    report = asked(ChangedPolicy({"unavailable": "surface"}), records)
+    assert (report.recorded["cost"], report.assumed["cost"]) == (60, (60, 60))
+    report = asked(FORGETFUL, records)
+    assert report.assumed["cost"] == (30, float("inf"))
+    dearer = [ladder[0], Target("b", price=Price(input=4e6, output=0), **at)]
+    report = asked(OtherRoutes({"default": Route(id="default", ladder=dearer)}), records)
+    assert (report.recorded["cost"], report.assumed["cost"]) == (60, (80, 80))
 
 
 # -- bounds

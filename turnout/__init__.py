@@ -34,6 +34,7 @@ from turnout.engine.memory.protocol import Change, Held, Memory, Page, Swept
 from turnout.engine.memory.sqlite import SqliteMemory
 from turnout.engine.policy import Action, Policy
 from turnout.engine.preview import Preview
+from turnout.engine.pricing import Price
 from turnout.engine.route import Route
 from turnout.engine.router import Reply, Router
 from turnout.engine.selection import Options
@@ -76,6 +77,7 @@ __all__ = [
     "Page",
     "Policy",
     "Preview",
+    "Price",
     "Reply",
     "RequestRefused",
     "Route",

@@ -77,4 +77,5 @@ def command(
 def _heading(told: Account) -> str:
     first, last = told.turns[0].at, told.turns[-1].at
     turns = "1 turn" if len(told.turns) == 1 else f"{len(told.turns)} turns"
-    return f"session {told.session}: {turns}, {printable_time(first)} to {printable_time(last)} UTC"
+    cost = f"; {told.spent}" if told.spent else ""
+    return f"session {told.session}: {turns}, {printable_time(first)} to {printable_time(last)} UTC{cost}"

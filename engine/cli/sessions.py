@@ -102,5 +102,6 @@ def _in_words(told: SessionLine) -> str:
     parts += [f"{told.failed} failed"] if told.failed else []
     parts += [f"{told.fell_back} fell back ({', '.join(told.reasons)})"] if told.fell_back else []
     parts += [f"served by {', '.join(told.served_by)}"] if told.served_by else []
+    parts += [told.spent] if told.spent else []
     space = f" in namespace {told.namespace}" if told.namespace else ""
     return printable(f"{told.session}{space}  {'; '.join(parts)}; last {printable_time(told.last)}")

@@ -12,6 +12,7 @@ from typing import Any, Final
 import click
 import msgspec
 
+from turnout.engine import pricing
 from turnout.engine.cli.records import UNUSABLE, Records
 from turnout.engine.deployment import examine
 from turnout.engine.errors import ConfigurationError
@@ -31,6 +32,7 @@ NAMES: Final[Mapping[str, str]] = {
     "newly_served": "turns served that failed",
     "seconds": "seconds of probes",
     "tokens_sent": "tokens sent, estimated",
+    "cost": "cost of answers",
 }
 SHOWN: Final = 3
 """Ways of one turn that are told in words."""
@@ -151,6 +153,7 @@ def _table(report: Report) -> Iterator[str]:
             _range(report.whatever[key], key),
         )
         for key, name in NAMES.items()
+        if key != "cost" or report.recorded[key] or report.whatever[key][1]  # some price is declared
     ]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
@@ -191,6 +194,8 @@ def _range(of: tuple[float, float], key: str) -> str:
 
 
 def _number(value: float, key: str) -> str:
+    if key == "cost":
+        return pricing.shown(value)
     return f"{value:,.1f}" if key == "seconds" else f"{value:,.0f}"
 
 

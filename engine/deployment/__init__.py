@@ -27,6 +27,7 @@ from turnout.engine.deployment.checks import (
 from turnout.engine.deployment.document import read_toml
 from turnout.engine.deployment.finding import Finding, Findings, Level, dotted, walk
 from turnout.engine.deployment.finding import Path as Place
+from turnout.engine.deployment.price import PRICE, price_of
 from turnout.engine.deployment.rules import rules_of
 from turnout.engine.deployment.tables import Keys, Table, kind_of, read
 from turnout.engine.errors import ConfigurationError
@@ -124,6 +125,7 @@ TARGET: Final[Keys] = {
     "llm_client": str,
     **CLIENT,
     **{key: _LIMITS[key] for key in LIMITS},
+    "price": Table,
 }
 OPTIONS: Final[Keys] = get_type_hints(Options)
 ROUTE: Final[Keys] = {
@@ -146,7 +148,9 @@ FILE: Final[Keys] = {
     "routes": Table,
 }
 
-_INNOCENT: Final = frozenset({*CLIENT, *TARGET, *ROUTE, *MEMORY, *HTTP, *CAPTURE, *BREAKER, *policy.ALLOWED})
+_INNOCENT: Final = frozenset(
+    {*CLIENT, *TARGET, *ROUTE, *MEMORY, *HTTP, *CAPTURE, *BREAKER, *PRICE, *policy.ALLOWED}
+)
 _CREDENTIALS: Final = ("api_key_env", "forward_auth")
 
 
@@ -270,6 +274,8 @@ class _Examiner:
                 values["errors"] = rules_of(self.findings, (kind, name, "errors"), values["errors"])
             if "breaker" in values:
                 values["breaker"] = breaker_of(self.findings, (kind, name, "breaker"), values["breaker"])
+            if "price" in values:
+                values["price"] = price_of(self.findings, (kind, name, "price"), values["price"])
             tables[name] = values
         return tables
 

@@ -18,7 +18,10 @@ from turnout.engine.targets import Client, Target, safe_url
 _OF_A_TARGET: Final = tuple(
     field.name for field in fields(Client) if field.name not in ("api_key", "extra_headers", "extra_query")
 )
-"""What of a client is compared and shown. Headers and parameters are compared and never shown."""
+"""What of a client is compared and shown. Headers and parameters are compared and never shown.
+
+A target's `price` is no part of it: whatever a turn costs, it goes where it went.
+"""
 _HIDDEN: Final = ("extra_headers", "extra_query")
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
 
 from turnout.engine.credentials import CREDENTIAL, named_like_a_credential
-from turnout.engine.deployment.checks import mistakes
+from turnout.engine.deployment.checks import Mistake, mistakes
 from turnout.engine.deployment.finding import Findings, Path
 from turnout.engine.hints import options
 from turnout.engine.printable import did_you_mean, named, nearest
@@ -24,6 +24,7 @@ _MEANT: Final[Mapping[str, str]] = {
     **dict.fromkeys(("api_base", "endpoint", "host", "url"), "base_url"),
     **dict.fromkeys(("verify", "verify_ssl", "ssl_verify", "cafile", "ca_bundle", "cert"), "ca_file"),
     **dict.fromkeys(("models", "targets", "fallbacks"), "ladder"),
+    "cache_read": "cached_input",
 }
 """What a key is often called, where its own name is not near enough to be guessed."""
 
@@ -32,7 +33,8 @@ _ELSEWHERE: Final[Mapping[str, str]] = {
         ("affinity", "capability_scope", "deadline_secs", "ladder", "on", "readmit_below"), "[routes.NAME]"
     ),
     **dict.fromkeys(("breaker", "max_retries", "timeout_secs"), "[llm_clients.NAME] or [targets.NAME]"),
-    **dict.fromkeys(("context_window", "input", "structured_output", "tools"), "[targets.NAME]"),
+    **dict.fromkeys(("context_window", "input", "price", "structured_output", "tools"), "[targets.NAME]"),
+    **dict.fromkeys(("cache_write", "cached_input", "output"), "[targets.NAME.price]"),
 }
 """Where a key belongs that is often written somewhere else."""
 
@@ -69,8 +71,19 @@ _KINDS: Final[Mapping[type, str]] = {
 }
 
 
-def read(findings: Findings, path: Path, table: Table, keys: Keys) -> dict[str, Any]:
-    """The values of a table, as far as their type is right. All that is wrong becomes findings."""
+def read(
+    findings: Findings,
+    path: Path,
+    table: Table,
+    keys: Keys,
+    *,
+    check: Callable[[str, Any], Iterable[Mistake]] = mistakes,
+) -> dict[str, Any]:
+    """The values of a table, as far as their type is right. All that is wrong becomes findings.
+
+    Args:
+        check: what is wrong with the value of a key, whose type is right.
+    """
     values = {}
     for key, value in table.items():
         if findings.at(path, key):  # a credential stands there: nothing else matters
@@ -86,7 +99,7 @@ def read(findings: Findings, path: Path, table: Table, keys: Keys) -> dict[str, 
         except msgspec.ValidationError:
             findings.error(path, key, _mistyped(value, keys[key]))
             continue
-        for what, within, stops in mistakes(key, values[key]):
+        for what, within, stops in check(key, values[key]):
             place = ((*path, key), within) if within else (path, key)
             findings.error(*place, what, stops=stops)
     return values

@@ -17,6 +17,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from turnout.engine import pricing
 from turnout.engine.audit import AuditRecord
 from turnout.engine.context import Eviction, Key
 from turnout.engine.errors import ConfigurationError
@@ -188,7 +189,8 @@ class _Session:
         self.recorded = tuple(map(add, self.recorded, self._measured(case)))
         if self.too_many_ways:
             served = record.state == TurnState.SERVED
-            anything = widest(len(case.routing.ladder), case.size or 0, served=served)
+            ladder, size = case.routing.ladder, case.size or 0
+            anything = widest(len(ladder), size, served=served, priced=case.priced)
             ((world, whatever, _),) = self._worlds.values()
             whatever = plus(whatever, anything)
             self._worlds = {(): (world, whatever, whatever)}
@@ -260,7 +262,10 @@ class _Session:
                 certain += known_to_refuse(probe.target, self._seen, case.needs, case.size) is not None
                 self._seen.add(told)
         secs = sum(secs_of(probe.attempts) for probe in record.probes)
-        return 0, probes, certain, record.state != TurnState.SERVED, 0, 0, secs, probes * size
+        served = next((rung for rung in record.ladder if rung.target == record.served_by), None)
+        cost = None if served is None else pricing.cost(record.usage, served.price, served.format)
+        failed = record.state != TurnState.SERVED
+        return 0, probes, certain, failed, 0, 0, secs, probes * size, cost or 0
 
     def _meet_what_others_did(self, case: Case) -> None:
         """Take in evictions that came and went otherwise than by the turns that were played."""

@@ -8,7 +8,7 @@ from typing import Final
 
 FIGURES: Final = (
     *("elsewhere", "probes", "certain_rejections", "failed"),
-    *("newly_failed", "newly_served", "seconds", "tokens_sent"),
+    *("newly_failed", "newly_served", "seconds", "tokens_sent", "cost"),
 )
 """By their places:
 
@@ -20,6 +20,7 @@ FIGURES: Final = (
     newly_served        turns that were recorded as failed and are served
     seconds             that probes took, waits included
     tokens_sent         the estimated size of the request, once for each probe
+    cost                of the answers, where targets declare a price
 """
 
 Figures = tuple[float, ...]
@@ -44,12 +45,23 @@ def either(one: Range | None, other: Range | None) -> Range | None:
     return tuple(map(min, one[0], other[0])), tuple(map(max, one[1], other[1]))
 
 
-def widest(targets: int, size: int, *, served: bool) -> Range:
+def widest(targets: int, size: int, *, served: bool, priced: bool) -> Range:
     """All that a turn on a ladder may come to, where nothing is known of it.
 
     Args:
         targets: of the ladder.
         size: of the request, in tokens.
         served: whether it was recorded as served.
+        priced: whether a target of the ladder declares a price.
     """
-    return ZERO, (1, targets, targets, 1, int(served), int(not served), inf, targets * size)
+    return ZERO, (
+        1,
+        targets,
+        targets,
+        1,
+        int(served),
+        int(not served),
+        inf,
+        targets * size,
+        inf if priced else 0,
+    )

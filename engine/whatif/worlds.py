@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple, get_args
 
 from msgspec import structs
 
+from turnout.engine import pricing
 from turnout.engine.audit import AttemptRecord, AuditRecord
 from turnout.engine.classify.verdict import Evidence, Verdict
 from turnout.engine.context import Eviction, Key, SessionContext
@@ -122,6 +123,17 @@ class Case:
             for r in record.rereads
         ]
         self._unknown: list[Verdict] | None = None
+        self.priced = any(target.price is not None for target in routing.ladder)
+
+    def cost(self, target: str, how: str) -> tuple[float, float]:
+        """The least and the most that a target's answer cost."""
+        if not self.priced:
+            return 0, 0
+        known = None
+        if how == RECORDED:
+            (served,) = [one for one in self.routing.ladder if one.name == target]
+            known = pricing.cost(self.record.usage, served.price, served.format)
+        return (0, inf) if known is None else (known, known)
 
     def reread(self, probes: int) -> tuple[tuple[Eviction, ...], Coolings] | None:
         """What was read again by so many probes, without what the recorded turn had added; None: nothing."""
@@ -331,14 +343,15 @@ class Way:
         rest = not served, was_served and not served, served and not was_served
         elsewhere = self.elsewhere(case)
         sure = probes - self.doubtful
-        low: Figures = (elsewhere, sure, self.certain, *rest, self.secs, sure * size)
+        cost = case.cost(self.asked[-1], self.marks[-1]) if served else (0, 0)
+        low: Figures = (elsewhere, sure, self.certain, *rest, self.secs, sure * size, cost[0])
         most = inf if self.open_ended or ASSUMED in self.marks else self.secs
-        high: Figures = (elsewhere, probes, self.maybe_certain, *rest, most, probes * size)
+        high: Figures = (elsewhere, probes, self.maybe_certain, *rest, most, probes * size, cost[1])
         if not self.holds:
             return (low, high), None
         secs = self.secs + self.assumed_secs
         most = inf if self.open_ended else secs
-        return (low, high), ((*low[:6], secs, low[7]), (*high[:6], most, high[7]))
+        return (low, high), ((*low[:6], secs, *low[7:]), (*high[:6], most, *high[7:]))
 
     def leads_to(self, world: World, case: Case) -> tuple[Alike, World]:
         """The world after it, and what makes it like others."""
