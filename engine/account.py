@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from turnout.engine import pricing
 from turnout.engine.audit import AuditRecord, PassedOver, ProbeRecord, Rung
 from turnout.engine.context import Cause, Eviction
+from turnout.engine.refusals import Refusal, refusal
 from turnout.machines.vocabulary import RoutingFallbackReason
 
 
@@ -44,6 +45,8 @@ class Asked(Struct, frozen=True, omit_defaults=True):
     last_resort: bool = False
     trial: bool = False
     reason: Reason | None = None
+    failures: tuple[str, ...] = ()
+    """What its attempts met before."""
     possibly_billed: int = 0
     """Attempts that failed and that the upstream may charge for all the same."""
 
@@ -56,7 +59,9 @@ class NotAsked(Struct, frozen=True, omit_defaults=True):
     """`evicted`, `gated`, `cooling`; or what ended the turn before it."""
     limit: str = ""
     until: float | None = None
-    """When it has cooled, in seconds since 1970."""
+    """When it has cooled, or its trial lapses, in seconds since 1970."""
+    trial: str = ""
+    """The turn that tries it meanwhile."""
     reasons: tuple[Reason, ...] = ()
 
 
@@ -109,52 +114,139 @@ class Account(Struct, frozen=True):
     def spent(self) -> str:
         """What its turns cost, in words; empty where no target of them declares a price."""
         known = [turn.cost for turn in self.turns if turn.cost is not None]
-        return _words_of_cost(sum(known) if known else None, sum(turn.cost_unknown for turn in self.turns))
+        return pricing.spent(sum(known) if known else None, sum(turn.cost_unknown for turn in self.turns))
 
 
 def account(session: str, records: Iterable[AuditRecord]) -> Account:
-    """Tell a session from its records, which may come in any order. Each agent's switches are its own."""
-    ordered = in_order(records)
-    numbers = {record.turn: number for number, record in enumerate(ordered, 1)}
-    last: dict[str, AuditRecord] = {}
-    turns = []
-    for record in ordered:
-        turns.append(_turn(record, numbers, last.get(record.caller.agent)))
-        if record.served_by is not None:
-            last[record.caller.agent] = record
-    return Account(session, tuple(turns))
+    """Tell a session from its records, which may come in any order, and some of them twice."""
+    told = _Session(in_order(records))
+    return Account(session, tuple([told.turn(number) for number in range(1, len(told.records) + 1)]))
 
 
 def in_order(records: Iterable[AuditRecord]) -> list[AuditRecord]:
-    """Records in the order in which their turns began."""
-    return sorted(records, key=lambda record: (record.started, record.sequence, record.turn))
+    """Records in the order in which their turns began, each turn once: several sinks may have kept it."""
+    ordered = sorted(records, key=lambda record: (record.started, record.sequence, record.turn))
+    return list({(record.turn, record.started): record for record in ordered}.values())
 
 
-def _turn(record: AuditRecord, numbers: Mapping[str, int], before: AuditRecord | None) -> TurnAccount:
-    not_asked = [_passed_over(over, numbers) for over in record.passed_over]
-    not_asked += [NotAsked(left.target, str(left.why)) for left in record.not_tried]
-    places = {rung.target: place for place, rung in enumerate(record.ladder)}
-    cost, cost_unknown = _cost(record)
-    return TurnAccount(
-        number=numbers[record.turn],
-        turn=record.turn,
-        at=record.started,
-        took=record.took,
-        route=record.route,
-        state=record.state,
-        served_by=record.served_by,
-        agent=record.caller.agent,
-        error=record.error,
-        asked=tuple(_asked(record)),
-        not_asked=tuple(sorted(not_asked, key=lambda one: places.get(one.target, len(places)))),
-        restored=tuple(dict.fromkeys(eviction.target for eviction in record.restored)),
-        lifted=tuple(dict.fromkeys(eviction.target for eviction in record.lifted)),
-        home="" if record.settled is None or record.home is not None else record.settled.home.target,
-        cost=cost,
-        cost_unknown=cost_unknown,
-        switch=_switch(record, before),
-        notes=record.notes,
-    )
+class _Refused(NamedTuple):
+    """A refusal that led to an eviction."""
+
+    at: float
+    refusal: Refusal
+    reason: Reason
+
+
+class _Session:
+    """What the turns of a session have to do with one another."""
+
+    def __init__(self, records: Sequence[AuditRecord]) -> None:
+        self.records = records
+        self._numbers: dict[str, list[int]] = {}
+        self._refused: dict[tuple[str, str, RoutingFallbackReason], list[_Refused]] = {}
+        self._before: dict[int, AuditRecord] = {}
+        """Who had served last when a turn was served, of the same agent on the same route."""
+        for number, record in enumerate(records, 1):
+            self._numbers.setdefault(record.turn, []).append(number)
+            self._note_refusals(number, record)
+        last: dict[tuple[str, str], AuditRecord] = {}
+        for number, record in sorted(enumerate(records, 1), key=lambda one: one[1].started + one[1].took):
+            if record.served_by is not None:
+                whose = record.caller.agent, record.route
+                if whose in last:
+                    self._before[number] = last[whose]
+                last[whose] = record
+
+    def turn(self, number: int) -> TurnAccount:
+        """One of its turns, by its number."""
+        record = self.records[number - 1]
+        not_asked = [self._passed_over(over, record) for over in record.passed_over]
+        not_asked += [NotAsked(left.target, str(left.why)) for left in record.not_tried]
+        places = {rung.target: place for place, rung in enumerate(record.ladder)}
+        cost, cost_unknown = _cost(record)
+        return TurnAccount(
+            number=number,
+            turn=record.turn,
+            at=record.started,
+            took=record.took,
+            route=record.route,
+            state=record.state,
+            served_by=record.served_by,
+            agent=record.caller.agent,
+            error=record.error,
+            asked=tuple(_asked(record)),
+            not_asked=tuple(sorted(not_asked, key=lambda one: places.get(one.target, len(places)))),
+            restored=tuple(dict.fromkeys(eviction.target for eviction in record.restored)),
+            lifted=tuple(dict.fromkeys(eviction.target for eviction in record.lifted)),
+            home=_new_home(record),
+            cost=cost,
+            cost_unknown=cost_unknown,
+            switch=_switch(record, self._before.get(number)),
+            notes=record.notes,
+        )
+
+    def _note_refusals(self, number: int, record: AuditRecord) -> None:
+        needs = frozenset(record.needs)
+        for probe in record.probes:
+            told = None
+            if probe.verdict is not None and probe.reason in _LASTING:
+                told = refusal(probe.target, probe.verdict, needs, record.size)
+            if told is not None and (said := _said(probe)) is not None and probe.reason is not None:
+                whose = record.caller.agent, probe.target, probe.reason
+                reason = structs.replace(said, turn=record.turn, number=number)
+                self._refused.setdefault(whose, []).append(_Refused(probe.at, told, reason))
+
+    def _passed_over(self, over: PassedOver, record: AuditRecord) -> NotAsked:
+        if (cooling := over.cooling) is not None:
+            since = () if cooling.cause is None else (self._of_cause(cooling.cause),)
+            trial = cooling.trial
+            return NotAsked(over.target, str(over.why), until=cooling.until, trial=trial, reasons=since)
+        reasons = [self._of_eviction(eviction, record) for eviction in over.evictions]
+        return NotAsked(over.target, str(over.why), over.limit, reasons=tuple(reasons))
+
+    def _of_eviction(self, eviction: Eviction, record: AuditRecord) -> Reason:
+        """The refusal that rules a target out of this turn. An eviction keeps only the first of several."""
+        until = record.started + record.took
+        known = self._refused.get((record.caller.agent, eviction.target, eviction.reason), [])
+        for refused in known:
+            if eviction.first.at <= refused.at <= until and _rules_out(refused.refusal, record):
+                return refused.reason
+        return self._of_cause(eviction.first)
+
+    def _of_cause(self, cause: Cause) -> Reason:
+        numbers = self._numbers.get(cause.turn, [])
+        begun = [number for number in numbers if self.records[number - 1].started <= cause.at]
+        return Reason(
+            str(cause.kind),
+            cause.evidence.rule,
+            cause.evidence.field,
+            cause.status,
+            cause.code,
+            cause.message,
+            cause.features,
+            cause.turn,
+            next(reversed(begun or numbers), None),
+        )
+
+
+_LASTING: Final = (RoutingFallbackReason.CONTEXT_WINDOW, RoutingFallbackReason.CAPABILITY)
+
+
+def _rules_out(refused: Refusal, record: AuditRecord) -> bool:
+    """Whether a refusal by itself keeps its target out of a turn, by the options of the turn's route."""
+    if refused.features:
+        everything = record.options.get("capability_scope", "target") == "target"
+        return everything or refused.concerns(frozenset(record.needs), record.size)
+    share = record.options.get("readmit_below")
+    return share is None or record.size is None or record.size >= share * refused.size
+
+
+def _new_home(record: AuditRecord) -> str:
+    """Where the session came to be at home by a turn."""
+    if (settled := record.settled) is None:
+        return ""
+    before = None if record.home is None else record.home.home
+    return "" if before == settled.home else settled.home.target
 
 
 def _asked(record: AuditRecord) -> Iterator[Asked]:
@@ -169,8 +261,16 @@ def _asked(record: AuditRecord) -> Iterator[Asked]:
             last_resort=probe.last_resort,
             trial=probe.trial,
             reason=_said(probe),
+            failures=tuple(_failures(probe)),
             possibly_billed=sum(attempt.possibly_billed for attempt in probe.attempts),
         )
+
+
+def _failures(probe: ProbeRecord) -> Iterator[str]:
+    """What attempts met, but for the one that was classified."""
+    for attempt in probe.attempts if probe.verdict is None else probe.attempts[:-1]:
+        if attempt.kind is not None:
+            yield f"{attempt.kind} HTTP {attempt.status}" if attempt.status else str(attempt.kind)
 
 
 def _outcome(probe: ProbeRecord, ended_by: str) -> str:
@@ -195,37 +295,6 @@ def _said(probe: ProbeRecord) -> Reason | None:
         verdict.code,
         verdict.message,
         tuple(map(str, verdict.features)),
-    )
-
-
-def _passed_over(over: PassedOver, numbers: Mapping[str, int]) -> NotAsked:
-    if over.cooling is not None:
-        cause = over.cooling.cause
-        reasons = () if cause is None else (_of_cause(str(cause.kind), cause, numbers),)
-        return NotAsked(over.target, str(over.why), until=over.cooling.until, reasons=reasons)
-    return NotAsked(
-        over.target,
-        str(over.why),
-        over.limit,
-        reasons=tuple(_of_eviction(e, numbers) for e in over.evictions),
-    )
-
-
-def _of_eviction(eviction: Eviction, numbers: Mapping[str, int]) -> Reason:
-    return _of_cause(str(eviction.reason), eviction.first, numbers)
-
-
-def _of_cause(kind: str, cause: Cause, numbers: Mapping[str, int]) -> Reason:
-    return Reason(
-        kind,
-        cause.evidence.rule,
-        cause.evidence.field,
-        cause.status,
-        cause.code,
-        cause.message,
-        cause.features,
-        cause.turn,
-        numbers.get(cause.turn),
     )
 
 
@@ -255,100 +324,6 @@ def _cost(record: AuditRecord) -> tuple[float | None, bool]:
         return None, False
     cost = pricing.cost(record.usage, rung.price, rung.format)
     return cost, cost is None
-
-
-# -- in words
-
-
-def lines(told: TurnAccount) -> Iterator[str]:
-    """A turn as a person reads it, a line for each thing. Nothing is made fit for a terminal."""
-    by = f"by {told.served_by}" if told.served_by else told.state
-    agent = f", agent {told.agent}" if told.agent else ""
-    yield f"turn {told.number}  {by} in {told.took:.3g} s on route {told.route}{agent}"
-    for one in told.asked:
-        yield f"  {one.target}: {_words_of_asked(one)}"
-    for other in told.not_asked:
-        yield f"  {other.target}: {_words_of_not_asked(other, told.at)}"
-    yield from _lines_of_cost(told)
-    if told.switch is not None:
-        yield f"  {_words_of_switch(told.switch)}"
-    if told.home:
-        yield f"  the session is at home with {told.home} from now on"
-    if told.restored:
-        yield f"  restored, since it served: {', '.join(told.restored)}"
-    if told.lifted:
-        yield f"  evicted, but not for this request: {', '.join(told.lifted)}"
-    if told.error:
-        yield f"  the caller got: {told.error}"
-    for note in told.notes:
-        yield f"  note: {note}"
-
-
-def _lines_of_cost(told: TurnAccount) -> Iterator[str]:
-    if told.cost_unknown:
-        yield "  cost unknown: the tokens were not reported, or not so that they can be believed"
-    elif told.cost is not None:
-        yield f"  cost {pricing.shown(told.cost)}"
-
-
-def _words_of_cost(cost: float | None, unknown: int) -> str:
-    """What several turns cost; empty where nothing is to be told of it."""
-    parts = [] if cost is None else [f"cost {pricing.shown(cost)}"]
-    parts += [f"{'1 turn' if unknown == 1 else f'{unknown} turns'} of unknown cost"] if unknown else []
-    return " and ".join(parts)
-
-
-def _words_of_switch(switch: Switch) -> str:
-    more = f", which costs about {pricing.shown(switch.cost)} more" if switch.cost else ""
-    lost = f"; {switch.cached} cached tokens are lost{more}" if switch.cached else ""
-    return f"switched from {switch.before} to {switch.now}{lost}"
-
-
-def _words_of_asked(one: Asked) -> str:
-    how = [f"asked {one.attempts} times" if one.attempts > 1 else "asked"]
-    how += ["as last resort, since all were ruled out"] if one.last_resort else []
-    how += ["as the one trial of a target that had cooled"] if one.trial else []
-    how += [f"waited {one.waited:.3g} s"] if one.waited else []
-    how += [f"without {', '.join(one.stripped)}"] if one.stripped else []
-    billed = "an attempt" if one.possibly_billed == 1 else f"{one.possibly_billed} attempts"
-    how += [f"{billed} may be billed all the same"] if one.possibly_billed else []
-    said = f": {_words_of_reason(one.reason)}" if one.reason is not None else ""
-    return f"{', '.join(how)}, {one.outcome}{said}"
-
-
-def _words_of_not_asked(one: NotAsked, at: float) -> str:
-    if one.why == "gated":
-        return f"passed over, gated: {one.limit}"
-    if one.why == "cooling":
-        left = "" if one.until is None else f" for {max(0.0, one.until - at):.3g} s more"
-        since = "; ".join(f" since {_where(r)}: {_words_of_reason(r)}" for r in one.reasons)
-        return f"passed over, cooling{left}{since}"
-    if one.why == "evicted":
-        causes = "; ".join(f"in {_where(r)}: {_words_of_reason(r)}" for r in one.reasons)
-        return f"passed over, evicted {causes}"
-    return f"not tried: {_NOT_TRIED.get(one.why, one.why)}"
-
-
-_NOT_TRIED: Final[Mapping[str, str]] = {
-    "served": "another one had served",
-    "surfaced": "the error before it went to the caller",
-    "deadline": "the deadline had passed",
-    "cancelled": "the caller had gone",
-    "broken": "the turn was broken",
-}
-
-
-def _where(reason: Reason) -> str:
-    return f"turn {reason.number}" if reason.number is not None else f"turn {reason.turn}, not of these"
-
-
-def _words_of_reason(reason: Reason) -> str:
-    what = f" ({', '.join(reason.features)})" if reason.features else ""
-    status = f", HTTP {reason.status}" if reason.status else ""
-    code = f", code {reason.code}" if reason.code else ""
-    field = f" in {reason.field}" if reason.field else ""
-    said = f': "{reason.message}"' if reason.message else ""
-    return f"{reason.kind}{what}{status}{code}, known by {reason.rule}{field}{said}"
 
 
 # -- which sessions there are
@@ -392,7 +367,7 @@ class SessionLine(Struct):
     @property
     def spent(self) -> str:
         """Its cost, in words; empty where none is known."""
-        return "" if self.cost is None else _words_of_cost(self.cost, self.cost_unknown)
+        return "" if self.cost is None else pricing.spent(self.cost, self.cost_unknown)
 
 
 def _add(known: list[str], more: Sequence[str]) -> None:

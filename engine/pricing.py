@@ -132,3 +132,15 @@ def shown(cost: float) -> str:
         return "0"
     places = max(6, 2 - math.floor(math.log10(cost)))
     return f"{cost:.{places}f}".rstrip("0").rstrip(".")
+
+
+def spent(cost: float | None, unknown: int) -> str:
+    """What several turns cost, in words; empty where nothing is to be told of it.
+
+    Args:
+        cost: of those of which it is known; None if of none.
+        unknown: how many there are of which it is not.
+    """
+    parts = [] if cost is None else [f"cost {shown(cost)}"]
+    parts += [f"{'1 turn' if unknown == 1 else f'{unknown} turns'} of unknown cost"] if unknown else []
+    return " and ".join(parts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from contextlib import suppress
 from pathlib import Path
@@ -13,7 +14,7 @@ from click.testing import CliRunner, Result
 from house import BODY, House
 from syrupy.assertion import SnapshotAssertion
 
-from turnout import Breaker, JsonLines, Options, Price, Router, Target, TurnFailed
+from turnout import Breaker, JsonLines, Options, Price, Route, Router, SqliteRecords, Target, TurnFailed
 from turnout.engine.account import account
 from turnout.engine.cli import main
 from turnout.engine.testing import Hang, ok, refusal
@@ -131,6 +132,153 @@ def test_what_a_served_turn_cost_is_told_where_its_target_declares_a_price(recor
     heading = told("explain", "s1", "--records", records).output.splitlines()[0]
     # turns 2 and 5: 900 * 2.5 + 20 * 10, turn 3: 100 * 1 + 800 * 0.5 + 20 * 4
     assert heading.endswith(f" UTC; cost 0.00548 and {unknown} turns of unknown cost")
+
+
+# -- what is hard to tell
+
+
+def told_of(house: House, turns: list[Any], *, apart: float = 1.0, tmp_path: Path) -> list[str]:
+    """The account of a session of these turns, each after the one before."""
+    house.arguments["on_record"] = JsonLines(tmp_path / "records.jsonl")
+
+    async def story(router: Router) -> None:
+        for body, size in turns:
+            with suppress(TurnFailed):
+                await router.turn(body, session="s", size=size)
+            await house.clock.sleep(apart)
+
+    house.play(story)
+    return told("explain", "s", "--records", tmp_path).stdout.splitlines()
+
+
+TOOLS = {**BODY, "tools": [{"type": "function", "function": {"name": "f", "parameters": {}}}]}
+
+
+def test_of_several_refusals_the_one_is_told_that_rules_a_target_out_of_this_turn(tmp_path: Path) -> None:
+    """An eviction keeps the first cause only, which may have nothing to do with the turn."""
+    script = {"a": [refusal("capability", "image"), refusal("capability", "tools")], "b": [ok()] * 3}
+    house = House(script, options=Options(capability_scope="feature"))
+    lines = told_of(house, [(PICTURE, 9), (TOOLS, 9), (TOOLS, 9)], tmp_path=tmp_path)
+    (over,) = [line for line in lines if "passed over" in line]
+    assert over.startswith("  a: passed over, evicted in turn 2: capability (tools)")
+
+
+def test_of_several_overflows_the_one_is_told_that_a_smaller_conversation_does_not_get_under(
+    tmp_path: Path,
+) -> None:
+    script = {"a": [refusal("context_window")] * 2, "b": [ok()] * 3}
+    house = House(script, options=Options(readmit_below=0.8))
+    lines = told_of(house, [(BODY, 100_000), (BODY, 70_000), (BODY, 60_000)], tmp_path=tmp_path)
+    (over,) = [line for line in lines if "passed over" in line]
+    assert over.startswith("  a: passed over, evicted in turn 2: context_window")
+
+
+def test_what_attempts_met_is_told_also_if_the_turn_ended_meanwhile(tmp_path: Path) -> None:
+    script = {"a": [refusal("unavailable")] * 2 + [Hang()]}
+    ladder = [Target("a", base_url="http://upstream.example")]
+    lines = told_of(House(script, ladder=ladder, deadline_secs=20), [(BODY, 9)], tmp_path=tmp_path)
+    (line,) = [line for line in lines if line.startswith("  a: ")]
+    assert line.startswith("  a: asked 3 times (unavailable HTTP 503, unavailable HTTP 503), waited 0.75 s")
+    assert line.endswith("expired")
+
+
+def test_a_home_that_moves_is_told(tmp_path: Path) -> None:
+    script = {"a": [ok(), refusal("context_window")], "b": [ok()]}
+    lines = told_of(House(script, options=Options(affinity="home")), [(BODY, 9)] * 2, tmp_path=tmp_path)
+    assert [line for line in lines if "at home" in line] == [
+        "  the session is at home with a from now on",
+        "  the session is at home with b from now on",
+    ]
+
+
+def test_a_target_that_another_turn_tries_is_told_as_that(tmp_path: Path) -> None:
+    breaker = Breaker(failures=1, cool_secs=30)
+    at = {"base_url": "http://upstream.example", "max_retries": 0}
+    ladder = [Target("a", breaker=breaker, timeout_secs=20, **at), Target("b", **at)]
+    names = iter(["t1", "t2", "t3"])
+    house = House(
+        {"a": [refusal("unavailable"), Hang()], "b": [ok()] * 3},
+        ladder=ladder,
+        new_id=lambda: next(names),
+        on_record=JsonLines(tmp_path / "records.jsonl"),
+    )
+
+    async def story(router: Router) -> None:
+        await router.turn(BODY, session="s")
+        await house.clock.sleep(31)
+        trying = asyncio.ensure_future(router.turn(BODY, session="s"))
+        await house.clock.sleep(1)
+        await router.turn(BODY, session="s")
+        await trying
+
+    house.play(story)
+    lines = told("explain", "s", "--records", tmp_path, "--turn", 3).stdout
+    assert "  a: passed over, cooling while turn t2 tries it since turn 1: unavailable" in lines
+
+
+def test_another_route_is_another_conversation(tmp_path: Path) -> None:
+    at = {"base_url": "http://upstream.example", "max_retries": 0}
+    house = House({"a": [ok()] * 2, "b": [ok()] * 2}, on_record=JsonLines(tmp_path / "records.jsonl"))
+    del house.arguments["ladder"]
+    house.arguments["routes"] = [Route(id=name, ladder=[Target(name, **at)]) for name in "ab"]
+
+    async def story(router: Router) -> None:
+        for route in ("a", "b", "a", "b"):
+            await router.turn(BODY, session="s", route=route)
+
+    house.play(story)
+    assert "switched" not in told("explain", "s", "--records", tmp_path).stdout
+
+
+def test_a_switch_is_from_whoever_had_served_by_then() -> None:
+    """The first turn begins first and is served last."""
+    house = House({"a": [ok()], "b": [ok()]})
+    for pin in "ab":
+        house.turn(session="s", pin=pin)
+    slow, quick = house.records
+    slow = msgspec.structs.replace(slow, took=5.0)
+    quick = msgspec.structs.replace(quick, started=slow.started + 1, took=0.5)
+    first, second = account("s", [slow, quick]).turns
+    assert second.switch is None
+    assert first.switch is not None
+    assert (first.switch.before, first.switch.now) == ("b", "a")
+
+
+def test_a_turn_that_several_sinks_have_kept_is_one_turn(tmp_path: Path) -> None:
+    house = House({"a": [refusal("context_window")], "b": [ok()] * 3})
+    house.arguments["sinks"] = [JsonLines(tmp_path / "records.jsonl"), SqliteRecords(tmp_path / "records.db")]
+    house.arguments.pop("on_record")
+
+    async def story(router: Router) -> None:
+        for _ in range(3):
+            await router.turn(BODY, session="s")
+            await house.clock.sleep(1)
+
+    house.play(story)
+    shown = told("explain", "s", "--records", tmp_path, "--records", tmp_path / "records.jsonl").stdout
+    assert [line.split()[1] for line in shown.splitlines() if line.startswith("turn")] == ["1", "2", "3"]
+    assert "evicted in turn 1: context_window" in shown
+    assert "3 turns" in told("sessions", "--records", tmp_path).stdout
+
+
+def test_ids_that_come_again_after_a_restart_are_turns_of_their_own(tmp_path: Path) -> None:
+    house = House(
+        {"a": [refusal("context_window")], "b": [ok()] * 3},
+        new_id=lambda: "same",
+        on_record=JsonLines(tmp_path / "records.jsonl"),
+    )
+    for _ in range(3):
+        house.turn(session="s")
+        house.clock.run(house.clock.sleep(1))
+    shown = told("explain", "s", "--records", tmp_path).stdout
+    assert [line.split()[1] for line in shown.splitlines() if line.startswith("turn")] == ["1", "2", "3"]
+    assert "evicted in turn 1: context_window" in shown
+
+
+@pytest.mark.parametrize("since", ["²d", f"{'9' * 400}d", f"{'9' * 5000}s", "9999999999d", "d", "-3d"])
+def test_a_time_that_is_none_is_told(records: Path, since: str) -> None:
+    shown = told("sessions", "--records", records, f"--since={since}")
+    assert (shown.exit_code, "is no time" in " ".join(shown.stderr.split())) == (2, True)
 
 
 def test_in_json_each_turn_is_an_object(records: Path) -> None:

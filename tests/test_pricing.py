@@ -16,7 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turnout import AuditRecord, ConfigurationError, JsonLines, Price, Router, Target, TurnFailed
-from turnout.engine.account import account, lines
+from turnout.engine.account import account
+from turnout.engine.account_words import lines
 from turnout.engine.audit import decode, encode
 from turnout.engine.cli import main
 from turnout.engine.pricing import MOST_TOKENS, cost, from_cache, shown, uncached

@@ -8,7 +8,8 @@ import click
 import msgspec
 
 from turnout.engine import picture
-from turnout.engine.account import Account, account, in_order, lines
+from turnout.engine.account import Account, account, in_order
+from turnout.engine.account_words import lines
 from turnout.engine.cli.records import Records, records_option
 from turnout.engine.memory.ids import kept_id
 from turnout.engine.printable import printable, printable_json, printable_time

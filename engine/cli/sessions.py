@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,7 +24,7 @@ class _Since(click.ParamType[float]):
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> float:
         units = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
-        if value[:-1].isdigit() and value[-1:] in units:
+        if re.fullmatch(r"[0-9]{1,9}[smhd]", value):
             return time.time() - int(value[:-1]) * units[value[-1]]
         try:
             at = datetime.fromisoformat(value)

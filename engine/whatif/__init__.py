@@ -21,7 +21,7 @@ from turnout.engine import pricing
 from turnout.engine.audit import AuditRecord
 from turnout.engine.context import Eviction, Key
 from turnout.engine.errors import ConfigurationError
-from turnout.engine.whatif.evidence import Refusal, known_to_refuse, refusal, refusals_of, verdict_of
+from turnout.engine.refusals import Refusal, known_to_refuse, refusal, refusals_of, verdict_of
 from turnout.engine.whatif.routing import Rules
 from turnout.engine.whatif.totals import FIGURES, NOTHING, ZERO, Figures, Range, either, plus, widest
 from turnout.engine.whatif.worlds import (

@@ -19,9 +19,9 @@ from turnout.engine.classify.verdict import Evidence, Verdict
 from turnout.engine.context import Eviction, Key, SessionContext
 from turnout.engine.habits import MOST_TOKENS, Home
 from turnout.engine.policy import EVICTED_AS
+from turnout.engine.refusals import Refusal, known_to_refuse, refusal
 from turnout.engine.selection import Coolings
 from turnout.engine.turn import Interruption, Turn
-from turnout.engine.whatif.evidence import Refusal, known_to_refuse, refusal
 from turnout.engine.whatif.routing import Routing
 from turnout.engine.whatif.totals import Figures, Range
 from turnout.machines.vocabulary import ErrorKind, TurnState
