@@ -59,14 +59,25 @@ def mermaid(definition: Definition, policy: Policy | None = None) -> str:
     Args:
         policy: drawn with the turn machine; the other machines have none.
     """
-    lines = ["stateDiagram-v2", f"    [*] --> {definition.initial}"]
-    lines += [f"    {e.source} --> {e.dest}: {'<br/>'.join(e.labels)}" for e in _edges(definition.arcs)]
-    lines += [f"    {state} --> [*]" for state in definition.final]
+    lines = states(definition, {(e.source, e.dest): e.labels for e in _edges(definition.arcs)})
     if policy is not None and definition.name == turn_machine.DEFINITION.name:
         lines += [f"    note right of {TurnState.CLASSIFIED}"]
         lines += [f"        {trigger} on {', '.join(cases)}" for trigger, cases in _causes(policy).items()]
         lines += ["    end note"]
     return _text(lines)
+
+
+def states(definition: Definition, words: Mapping[tuple[str, str], Sequence[str]]) -> list[str]:
+    """The lines of a machine's Mermaid state diagram.
+
+    Args:
+        words: what its arrows say, fit for Mermaid, by source and dest; one that is not named says nothing.
+    """
+    lines = ["stateDiagram-v2", f"    [*] --> {definition.initial}"]
+    for edge in _edges(definition.arcs):
+        said = "<br/>".join(words.get((edge.source, edge.dest), ()))
+        lines.append(f"    {edge.source} --> {edge.dest}" + (f": {said}" if said else ""))
+    return lines + [f"    {state} --> [*]" for state in definition.final]
 
 
 def dot(definition: Definition, policy: Policy | None = None) -> str:

@@ -7,6 +7,7 @@ import json
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import msgspec
 import pytest
@@ -290,16 +291,40 @@ def test_in_json_each_turn_is_an_object(records: Path) -> None:
 
 
 def test_a_session_is_drawn_as_whom_it_asked(records: Path) -> None:
-    drawn = told("explain", "s1", "--records", records, "--mermaid", "--turn", 1).output.splitlines()
+    drawn = told("explain", "s1", "--records", records, "--mermaid").output.splitlines()
     assert drawn[0] == "sequenceDiagram"
-    assert [line.strip() for line in drawn if "->>" in line and "turn" in line] == [
+    assert [line.strip() for line in drawn if line.endswith(": turn 1")] == [
         f"session ->> t{place}: turn 1" for place in (0, 2, 3)
     ]
-    third = told("explain", "s1", "--records", records, "--mermaid", "--turn", 3).output
-    assert "session ->> t2: turn 3" in third
-    whole = told("explain", "s1", "--records", records, "--mermaid").output
-    assert whole.count("participant") == 5
-    assert "turn 7" in whole
+    assert "    session ->> t2: turn 3" in drawn
+    assert sum("participant" in line for line in drawn) == 5
+    assert any("turn 7" in line for line in drawn)
+
+
+def test_a_turn_is_drawn_as_its_way_through_the_machine(records: Path, snapshot: SnapshotAssertion) -> None:
+    drawn = told("explain", "s1", "--records", records, "--mermaid", "--turn", 1).output
+    for words in ("1. probed text-only<br/>4. probed flaky<br/>7. probed large", "2. capability HTTP 400"):
+        assert words in drawn
+    assert "    class probing,classified,evicted,skipped,served taken\n" in drawn
+    assert drawn == snapshot
+
+
+def test_a_session_is_drawn_as_an_svg_picture(records: Path) -> None:
+    for arguments, turns in (((), range(1, 8)), (("--turn", 3), [3])):
+        shown = told("explain", "s1", "--records", records, "--svg", *arguments)
+        assert shown.exit_code == 0
+        root = ElementTree.fromstring(shown.stdout)
+        marks = [group for group in root.iter() if group.attrib.get("class") == "probe"]
+        titles = [str(mark[0].text) for mark in marks]
+        assert {title.partition(",")[0] for title in titles} == {f"turn {number}" for number in turns}
+    assert root.findtext("{*}title") == "session s1"
+
+
+@pytest.mark.parametrize("two", [("--json", "--svg"), ("--svg", "--mermaid"), ("--mermaid", "--json")])
+def test_only_one_thing_is_printed_at_a_time(two: tuple[str, str], records: Path) -> None:
+    shown = told("explain", "s1", "--records", records, *two)
+    assert shown.exit_code == 2
+    assert "give one of --json, --mermaid and --svg" in shown.stderr
 
 
 def test_what_is_not_there_is_told(records: Path, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from turnout.engine import picture
+from turnout.engine import picture, svg
 from turnout.engine.account import Account, account, in_order
 from turnout.engine.account_words import lines
 from turnout.engine.cli.records import Records, records_option
@@ -21,7 +21,12 @@ from turnout.engine.printable import printable, printable_json, printable_time
 @click.option("--namespace", default="", help="Of this namespace.")
 @click.option("--turn", "number", type=click.IntRange(min=1), metavar="N", help="Only its Nth turn.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a turn.")
-@click.option("--mermaid", is_flag=True, help="Draw who was asked, as a Mermaid sequence diagram.")
+@click.option(
+    "--mermaid",
+    is_flag=True,
+    help="Draw who was asked, as a Mermaid sequence diagram; of one turn its way through the machine.",
+)
+@click.option("--svg", "as_svg", is_flag=True, help="Draw who was asked and who was out, as an SVG picture.")
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -32,6 +37,7 @@ def command(
     *,
     as_json: bool,
     mermaid: bool,
+    as_svg: bool,
 ) -> None:
     """Tell a session from its records: who was asked in each turn and what came of it, who was not, which
     earlier turn is the cause of that, and on what evidence.
@@ -40,6 +46,7 @@ def command(
     Examples:
       turnout explain session-42 --records records.jsonl
       turnout explain session-42 --records records/ --turn 3
+      turnout explain session-42 --records records/ --svg > session-42.svg
 
     \b
     Exit status:
@@ -47,6 +54,8 @@ def command(
       1  there is no such session, or no such turn of it
       2  a file cannot be read, or a line of one holds no record; the rest was told all the same
     """  # noqa: D301 - click has to see the backspace
+    if as_json + mermaid + as_svg > 1:
+        raise click.UsageError("give one of --json, --mermaid and --svg: each prints something else")
     read, wanted = Records(paths), kept_id(session)
     records = [
         record
@@ -59,10 +68,15 @@ def command(
         which = f"turn {number} of " if records else ""
         click.echo(f"there is no record of {which}session {printable(session)}", err=True)
         ctx.exit(read.status or 1)
-    if mermaid:
+    if mermaid or as_svg:
         ordered = in_order(records)
         numbers = [turn.number for turn in turns]
-        click.echo(picture.session([ordered[at - 1] for at in numbers], numbers), nl=False)
+        shown = [ordered[at - 1] for at in numbers]
+        if as_svg:
+            drawn = svg.session(session, shown, numbers)
+        else:
+            drawn = picture.session(shown) if number is None else picture.turn(shown[0])
+        click.echo(drawn, nl=False)
         ctx.exit(read.status)
     if not as_json:
         click.echo(printable(_heading(told)))
