@@ -53,6 +53,29 @@ def test_the_wrong_mapping_asks_it_in_every_turn_and_nothing_else_changes(tmp_pa
     assert [record.state for record in records] == ["served"] * TURNS
 
 
+def test_what_skipping_would_have_cost_is_told_from_the_records_as_the_servers_count_it(
+    tmp_path: Path,
+) -> None:
+    """By these figures the documentation answers whether to evict or to skip a capability reject."""
+    (tmp_path / "evict").mkdir()
+    (tmp_path / "skip").mkdir()
+    counted, _ = play(tmp_path / "evict")
+    wrong, _ = play(tmp_path / "skip", on=WRONG)
+    records = str(tmp_path / "evict" / story.RECORDS)
+    told = CliRunner().invoke(main, ["whatif", records, "--policy", "capability=skip"]).output
+    paid = {line[:26].strip(): line.split() for line in told.splitlines()}["certain rejections"]
+    assert paid[2:4] == ["0", str(sum(wrong.values()) - sum(counted.values()))]
+    page = (Path(__file__).parent.parent / "docs" / "records.md").read_text()
+    table = page.split("turns of `turnout demo`:\n\n```\n")[1].split("```")[0]
+    assert [line for line in table.splitlines() if line not in told.splitlines()] == []
+
+
+def test_the_picture_in_the_documentation_is_of_the_demo(tmp_path: Path) -> None:
+    play(tmp_path)
+    drawn = CliRunner().invoke(main, ["explain", "photo", "--records", str(tmp_path), "--svg"]).output
+    assert drawn == (Path(__file__).parent.parent / "docs" / "session.svg").read_text()
+
+
 def test_the_records_tell_what_the_servers_counted(tmp_path: Path) -> None:
     arrived, records = play(tmp_path)
     asked = [probe.target for record in records for probe in record.probes for _ in probe.attempts]
