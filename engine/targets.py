@@ -274,10 +274,15 @@ class Target(Client):
             self.fingerprint,
             self.on_parameter_reject,
             _telling("extra_query", self.extra_query),
-            _telling("extra_headers", self.extra_headers),
-            json.dumps(self.extra_body, sort_keys=True, default=str),
+            _telling("extra_headers", self.added_headers),
+            as_sent(self.extra_body),
         )
         return hashlib.sha256(repr(made_of).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+    @cached_property
+    def added_headers(self) -> Mapping[str, str]:
+        """`extra_headers` by their names in lower case, since in those case does not count."""
+        return {name.lower(): value for name, value in self.extra_headers.items()}
 
     @cached_property
     def rules(self) -> tuple[ErrorRule, ...]:
@@ -307,6 +312,11 @@ _TAKES: Final[Mapping[str, Any]] = {
 def _telling(within: str, table: Mapping[str, str]) -> list[tuple[str, str]]:
     """What a table says of the request: of a credential no more than that there is one."""
     return sorted((n, "" if named_like_a_credential(n, within) else v) for n, v in table.items())
+
+
+def as_sent(value: object) -> str:
+    """A value as the JSON of a body says it, keys in order: 1 and true are two things there."""
+    return json.dumps(json.loads(msgspec.json.encode(value)), sort_keys=True)
 
 
 def sendable(value: str) -> bool:

@@ -77,6 +77,9 @@ def test_every_change_of_routing_is_a_line(snapshot: SnapshotAssertion) -> None:
     assert "target small  context_window: none -> 16000; evictions of before no longer count" in lines
     assert "route old is gone: small" in lines
     assert "route fresh is new: large" in lines
+    assert "target medium is new, id: medium" in lines
+    assert "target medium is new, base_url: https://llm.example/v1" in lines
+    assert "target small  extra_headers: x-title -> x-title; its values differ, and are not shown" in lines
     assert "theirs" not in told.stdout
 
 
@@ -109,6 +112,111 @@ def test_in_json_each_change_is_an_object() -> None:
     found = [json.loads(line) for line in diff("old.toml", "new.toml", "--json").stdout.splitlines()]
     deadline = {"where": "route chat", "what": "deadline_secs", "before": "none", "after": "60", "note": ""}
     assert deadline in found
+
+
+def lines(old: str, new: str) -> list[str]:
+    Path("old.toml").write_text(old)
+    Path("new.toml").write_text(new)
+    return diff("old.toml", "new.toml").stdout.splitlines()
+
+
+def test_of_a_new_route_is_told_what_is_not_as_by_default() -> None:
+    route = (
+        "[routes.new]\nladder = ['large']\nreadmit_below = 0.5\non.capability = 'skip'\ndeadline_secs = 0\n"
+    )
+    assert lines(OLD, OLD + route) == [
+        "route new is new: large",
+        "route new is new, on.capability: skip",
+        "route new is new, readmit_below: 0.5",
+    ]
+
+
+def test_of_a_new_target_is_told_how_it_is_reached() -> None:
+    target = """
+[targets.far]
+id = "far-1"
+base_url = "https://far.example/v1?region=somewhere"
+format = "anthropic_messages"
+context_window = 9000
+max_retries = 0
+auth_header = "X-Api-Key"
+extra_body = { hush = 'psst' }
+[routes.far]
+ladder = ["far"]
+"""
+    assert lines(OLD, OLD + target) == [
+        "route far is new: far",
+        "target far is new, id: far-1",
+        "target far is new, format: anthropic_messages",
+        "target far is new, base_url: https://far.example/v1",
+        "target far is new, extra_body: hush",
+        "target far is new, max_retries: 0",
+        "target far is new, context_window: 9000",
+    ]
+
+
+def test_a_route_that_seems_renamed_is_compared_with_what_it_was() -> None:
+    talk = "[routes.talk]\naffinity = 'home'"
+    assert lines(OLD, OLD.replace("[routes.chat]", talk)) == [
+        "route talk seems renamed: chat -> talk",
+        "route talk  affinity: none -> home",
+    ]
+
+
+def test_of_several_routes_with_one_ladder_none_seems_renamed() -> None:
+    two = "[routes.one]\nladder = ['small']\n[routes.two]\nladder = ['small']\n"
+    assert lines(OLD, OLD.replace("[routes.old]\nladder = ['small']".replace("'", '"'), two)) == [
+        "route old is gone: small",
+        "route one is new: small",
+        "route two is new: small",
+    ]
+
+
+def test_where_evictions_are_kept_is_told_and_that_those_of_before_no_longer_count() -> None:
+    memory = "[memory]\nurl = 'env:A_URL'\nnamespace = 'tenant'\non_memory_error = 'raise'\n"
+    assert lines(OLD, OLD + memory + "[http]\nlibrary = 'httpx'\n") == [
+        "memory  url: sqlite:turnout.db -> env:A_URL;"
+        " evictions of before no longer count, unless it is the same store",
+        "memory  namespace: nothing -> tenant; evictions of before no longer count",
+        "memory  on_memory_error: serve -> raise",
+        "http  library: none -> httpx",
+    ]
+
+
+def test_what_is_kept_of_replies_changes_no_routing() -> None:
+    assert lines(OLD, OLD + "[capture]\ndir = 'captured'\n") == []
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        ("timeout_secs = 1e6", "timeout_secs = 1000001", "timeout_secs: 1000000 -> 1000001"),
+        ("timeout_secs = 0.1", "timeout_secs = 0.1000000001", "timeout_secs: 0.1 -> 0.1000000001"),
+        ("timeout_secs = 1", "timeout_secs = -1", "timeout_secs: 1 -> none"),
+        ("", "max_retry_after_secs = 60.0000001", "max_retry_after_secs: 60 -> 60.0000001"),
+    ],
+)
+def test_numbers_are_told_exactly(before: str, after: str, told: str) -> None:
+    old, new = (OLD.replace("[targets.tiny]", f"[targets.tiny]\n{line}") for line in (before, after))
+    assert lines(old, new) == [f"target tiny  {told}"]
+
+
+def test_what_rules_say_is_told_without_their_names() -> None:
+    rule = "[[targets.tiny.errors]]\nkind = 'capability'\nstatus = 400\ncontains = 'No  pictures'\n"
+    assert lines(OLD, OLD + rule) == [
+        "target tiny  errors: nothing -> kind capability, status 400, contains no pictures, features other"
+    ]
+
+
+def test_a_value_that_differs_is_told_of_beside_names_that_do() -> None:
+    query = "extra_query = { a = '%s', %s = '2' }\n[llm_clients.house.extra_headers]"
+    old, new = (
+        OLD.replace("[llm_clients.house.extra_headers]", query % given)
+        for given in (("hush", "b"), ("psst", "c"))
+    )
+    assert lines(old, new)[0] == (
+        "target tiny  extra_query: a, b -> a, c; its values differ, and are not shown"
+    )
 
 
 def test_values_that_may_be_anything_are_not_shown() -> None:

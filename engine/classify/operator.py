@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from turnout.engine.classify import codes
 from turnout.engine.classify.text import folded, unquoted
@@ -123,6 +123,25 @@ def covers(earlier: ErrorRule, later: ErrorRule) -> bool:
     return True
 
 
+def normal(rules: Sequence[ErrorRule]) -> tuple[ErrorRule, ...]:
+    """The rules as they are matched, without their names and without those that never decide.
+
+    Two lists are equal then if they hold for the same replies and say the same of them.
+    """
+    deciding = (rule for place, rule in enumerate(rules) if not any(covers(r, rule) for r in rules[:place]))
+    return tuple(
+        structs.replace(
+            rule,
+            kind=str(rule.kind),
+            code=rule.code and codes.normal(rule.code),
+            contains=rule.contains and folded(rule.contains),
+            features=_features(rule),
+            name="",
+        )
+        for rule in deciding
+    )
+
+
 def mistakes(given: Mapping[str, object]) -> Iterator[tuple[str, str]]:
     """Everything that is wrong with a rule: the key, empty for all of it, and what would be right.
 
@@ -223,16 +242,21 @@ def _at(field: str | None, place: str | None) -> bool:
 
 
 def _decision(rule: ErrorRule, place: str) -> Decision:
-    kind = ErrorKind(rule.kind)
-    features = {str(feature) for feature in rule.features or ()} or {Feature.OTHER.value}
     given = [(key, getattr(rule, key)) for key in CONDITIONS]
     return Decision(
-        kind=kind,
+        kind=ErrorKind(rule.kind),
         rule=rule.name,
         field=place,
-        features=tuple(sorted(features)) if kind is ErrorKind.CAPABILITY else (),
+        features=_features(rule),
         matched=tuple(f"{key}: {value}" for key, value in given if value is not None),
     )
+
+
+def _features(rule: ErrorRule) -> tuple[str, ...]:
+    """What it says is refused."""
+    if rule.kind != ErrorKind.CAPABILITY:
+        return ()
+    return tuple(sorted({str(feature) for feature in rule.features or (Feature.OTHER,)}))
 
 
 # -- what each key has to be

@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from turnout.engine.deployment import Deployment, examine
-from turnout.engine.deployment.comparing import Changed, changes, picture
+from turnout.engine.deployment.comparing import NEW, Changed, changes, picture
 from turnout.engine.printable import printable, printable_json
 
 THE_SAME: Final = 0
@@ -22,8 +22,9 @@ DIFFERENT: Final = 1
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a change.")
 @click.pass_context
 def command(ctx: click.Context, old: str, new: str, *, mermaid: bool, as_json: bool) -> None:
-    """Tell what changes in routing between two deployment files: routes, ladders, what each kind of error
-    does, options, limits and how targets are reached. No credential has to be there, and none is shown.
+    """Tell what changes in routing between two deployment files: the memory, routes, ladders, what each kind
+    of error does, options, limits and how targets are reached. What a key means counts, not how it is
+    written. [capture] changes no routing, and is left out. No credential has to be there, and none is shown.
 
     \b
     Examples:
@@ -56,7 +57,10 @@ def _read(file: str) -> Deployment:
 
 
 def _in_words(change: Changed) -> str:
-    note = f"; {change.note}" if change.note else ""
+    sides = " -> ".join(side for side in (change.before, change.after) if side)
     if change.what == "route":
-        return f"{change.where} {change.note}: {change.before or change.after}"
-    return f"{change.where}  {change.what}: {change.before} -> {change.after}{note}"
+        return f"{change.where} {change.note}: {sides}"
+    if change.note == NEW:
+        return f"{change.where} {NEW}, {change.what}: {sides}"
+    note = f"; {change.note}" if change.note else ""
+    return f"{change.where}  {change.what}: {sides}{note}"

@@ -1,35 +1,38 @@
-"""What changes in routing between two deployments: routes, ladders, policies, options, targets."""
+"""What changes in routing between two deployments: memory, routes, ladders, policies, options, targets."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from itertools import pairwise
-from typing import Any, Final
+from typing import Final
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from turnout.engine.deployment import Deployment
+from turnout.engine.deployment.meaning import Meanings, of_http, of_memory, of_route, of_target, shown
 from turnout.engine.picture import label
 from turnout.engine.route import Route
-from turnout.engine.targets import Client, Target, safe_url
+from turnout.engine.targets import LIMITS, Target
 
-_OF_A_TARGET: Final = tuple(
-    field.name for field in fields(Client) if field.name not in ("api_key", "extra_headers", "extra_query")
-)
-"""What of a client is compared and shown. Headers and parameters are compared and never shown.
-
-A target's `price` is no part of it: whatever a turn costs, it goes where it went.
-"""
-_HIDDEN: Final = ("extra_headers", "extra_query")
+NEW: Final = "is new"
+GONE: Final = "is gone"
+RENAMED: Final = "seems renamed"
+_HIDDEN: Final = "its values differ, and are not shown"
+_OTHER_STORE: Final = "evictions of before no longer count, unless it is the same store"
+_NOT_COUNTED: Final = "evictions of before no longer count"
+_OF_MEMORY: Final[Mapping[str, str]] = {"url": _OTHER_STORE, "namespace": _NOT_COUNTED}
+_OF_TARGET: Final[Mapping[str, str]] = dict.fromkeys(("id", "format", "base_url", *LIMITS), _NOT_COUNTED)
+"""What comes of a change of a key: for those of a target that its fingerprint is made of."""
+_OF_NOTHING: Final[Mapping[str, str]] = {}
 
 
 class Changed(Struct, frozen=True):
     """One thing that is not as it was. An empty side: it is new, or gone."""
 
     where: str
-    """`route chat`, `target small`."""
+    """`route chat`, `target small`, `memory`, `http`."""
     what: str
     before: str = ""
     after: str = ""
@@ -37,54 +40,89 @@ class Changed(Struct, frozen=True):
 
 
 def changes(before: Deployment, after: Deployment) -> Iterator[Changed]:
-    """Everything that changes what a turn does, route by route, then target by target."""
+    """Everything that changes what a turn does: the memory, route by route, then target by target.
+
+    What a route or a target that is new has otherwise than by default is told as well. `[capture]` is left
+    out, since it changes no routing.
+    """
+    yield from _between("memory", of_memory(before.memory), of_memory(after.memory), _OF_MEMORY)
+    yield from _between("http", of_http(before.http), of_http(after.http))
+    renamed = _renamed(before.routes, after.routes)
     for name in dict.fromkeys((*before.routes, *after.routes)):
-        one, other = before.routes.get(name), after.routes.get(name)
-        if one is None or other is None:
-            note = "is new" if one is None else "is gone"
-            yield Changed(f"route {name}", "route", _ladder(one), _ladder(other), note)
-        else:
-            yield from _of_route(name, one, other)
+        if name not in renamed.values():
+            now = renamed.get(name, name)
+            yield from _of_route(name, now, before.routes.get(name), after.routes.get(now))
     ladders = _targets(before), _targets(after)
-    for name in dict.fromkeys((*ladders[0], *ladders[1])):
-        if name in ladders[0] and name in ladders[1]:
-            yield from _of_target(ladders[0][name], ladders[1][name])
+    for name, target in ladders[1].items():
+        if name in ladders[0]:
+            yield from _between(f"target {name}", of_target(ladders[0][name]), of_target(target), _OF_TARGET)
+        else:
+            yield from _new_target(target)
 
 
-def _of_route(name: str, one: Route, other: Route) -> Iterator[Changed]:
-    where = f"route {name}"
-    if _names(one) != _names(other):
-        yield Changed(where, "ladder", _ladder(one), _ladder(other))
-    for case, action in one.policy.table.items():
-        if action != other.policy.table[case]:
-            yield Changed(where, f"on.{case}", str(action), str(other.policy.table[case]))
-    options = structs.asdict(one.options), structs.asdict(other.options)
-    for key in options[0]:
-        if options[0][key] != options[1][key]:
-            yield Changed(where, key, _told(options[0][key]), _told(options[1][key]))
-    if one.deadline_secs != other.deadline_secs:
-        yield Changed(where, "deadline_secs", _told(one.deadline_secs), _told(other.deadline_secs))
+def _between(
+    where: str, before: Meanings, after: Meanings, notes: Mapping[str, str] = _OF_NOTHING
+) -> Iterator[Changed]:
+    for key, was in before.items():
+        now = after[key]
+        if was != now:
+            told = shown(key, was), shown(key, now)
+            note = _HIDDEN if told[0] == told[1] or _differ_within(was, now) else notes.get(key, "")
+            yield Changed(where, key, *told, note)
 
 
-def _of_target(one: Target, other: Target) -> Iterator[Changed]:
-    where = f"target {one.name}"
-    another = "evictions of before no longer count" if one.fingerprint != other.fingerprint else ""
-    if one.model_id != other.model_id:
-        yield Changed(where, "id", one.model_id, other.model_id, another)
-    for key in dict.fromkeys((*one.limits, *other.limits)):
-        if one.limits.get(key) != other.limits.get(key):
-            yield Changed(where, key, _told(one.limits.get(key)), _told(other.limits.get(key)), another)
-    for key in _OF_A_TARGET:
-        before, after = getattr(one, key), getattr(other, key)
-        if before != after:
-            was, now = (safe_url(v) if key == "base_url" else _told(v) for v in (before, after))
-            note = another if key in ("base_url", "format") else ""
-            if was == now:
-                note = "its values differ, and are not shown"
-            yield Changed(where, key, was, now, note)
-    for key in _HIDDEN:
-        if getattr(one, key) != getattr(other, key):
-            yield Changed(where, key, "as before", "otherwise", "values are not shown")
+def _differ_within(was: object, now: object) -> bool:
+    """Whether two tables have another value under the same name."""
+    if not isinstance(was, Mapping) or not isinstance(now, Mapping):
+        return False
+    return any(was[name] != now[name] for name in was.keys() & now.keys())
+
+
+def _of_route(was: str, now: str, one: Route | None, other: Route | None) -> Iterator[Changed]:
+    where = f"route {now}"
+    if other is None:
+        yield Changed(where, "route", _ladder(one), "", GONE)
+    elif one is None:
+        yield Changed(where, "route", "", _ladder(other), NEW)
+        yield from _new(where, of_route(other), of_route(Route(id=now, ladder=other.ladder)))
+    else:
+        if was != now:
+            yield Changed(where, "route", was, now, RENAMED)
+        yield from _between(where, of_route(one), of_route(other))
+
+
+def _new_target(target: Target) -> Iterator[Changed]:
+    """How a new target is reached: always by what it is known by, and what is not as by default."""
+    usual = of_target(Target(target.name, format=target.format))
+    always = ("id", "base_url", "format")
+    yield from _new(
+        f"target {target.name}",
+        of_target(target),
+        {key: meaning for key, meaning in usual.items() if key not in always},
+    )
+
+
+def _new(where: str, own: Meanings, usual: Meanings) -> Iterator[Changed]:
+    for key, meaning in own.items():
+        if key not in usual or meaning != usual[key]:
+            yield Changed(where, key, "", shown(key, meaning), NEW)
+
+
+def _renamed(before: Mapping[str, Route], after: Mapping[str, Route]) -> Mapping[str, str]:
+    """The routes that are gone whose very ladder one new route has, and no other: the name of that one."""
+    gone, new = _by_ladder(before, after), _by_ladder(after, before)
+    return {gone[ladder][0]: new[ladder][0] for ladder in gone if len(gone[ladder]) == len(new[ladder]) == 1}
+
+
+def _by_ladder(
+    routes: Mapping[str, Route], others: Mapping[str, Route]
+) -> Mapping[tuple[str, ...], list[str]]:
+    """The names of those routes that are not among the others."""
+    found = defaultdict[tuple[str, ...], list[str]](list)
+    for name, route in routes.items():
+        if name not in others:
+            found[tuple(_names(route))].append(name)
+    return found
 
 
 def picture(before: Deployment, after: Deployment) -> str:
@@ -127,19 +165,3 @@ def _names(route: Route | None) -> list[str]:
 
 def _ladder(route: Route | None) -> str:
     return ", ".join(_names(route))
-
-
-def _told(value: Any) -> str:
-    if value is None:
-        return "none"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, Struct):
-        return ", ".join(f"{key} {_told(given)}" for key, given in structs.asdict(value).items())
-    if isinstance(value, float):
-        return f"{value:g}"
-    if isinstance(value, Mapping):
-        return ", ".join(map(str, value)) or "nothing"
-    if isinstance(value, Iterable) and not isinstance(value, str):
-        return ", ".join(map(_told, value)) or "nothing"
-    return str(value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from typing import Final
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 SCHEMES: Final = ("redis", "rediss", "unix")
 """Over TCP, over TLS, over a socket of this machine."""
@@ -24,6 +24,9 @@ CREDENTIAL: Final = (
     " put the whole url into an environment variable, as in env:REDIS_URL"
 )
 
+
+_PORT: Final = 6379
+"""Where a store is, if its URL does not say."""
 
 SHORTEST_USER: Final = 4
 """How many letters a user's name has that is kept out of messages."""
@@ -84,6 +87,22 @@ def place_of(url: str) -> str:
     """The URL without what may be secret in it."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
+def normal(url: str) -> str:
+    """Where the URL leads and how, however it is written: with all that goes without saying, and no
+    credential.
+    """
+    parts = urlsplit(url)
+    options = dict(reversed(parse_qsl(parts.query)))  # of two the first counts
+    if parts.scheme == "unix":
+        place, database = quote(unquote(parts.path)), ""
+    else:
+        host, database = unquote(parts.hostname or ""), parts.path.strip("/")
+        place = f"{f'[{host}]' if ':' in host else host}:{parts.port or _PORT}"
+    database = options.pop("db", database) or "0"
+    said = [("db", int(database)), *sorted(options.items())]
+    return f"{parts.scheme}://{place}?{urlencode(said, safe='/')}"
 
 
 def _is_number(text: str) -> bool:

@@ -8,6 +8,16 @@
 """
 
 from turnout.engine.upstream.attempt import ANSWERED, CONNECTING, SENDING, SENT, HttpUpstream
-from turnout.engine.upstream.sending import NEVER_FORWARDED, url
+from turnout.engine.upstream.sending import NEVER_FORWARDED, carries, forwarded, url
 
-__all__ = ["ANSWERED", "CONNECTING", "NEVER_FORWARDED", "SENDING", "SENT", "HttpUpstream", "url"]
+__all__ = [
+    "ANSWERED",
+    "CONNECTING",
+    "NEVER_FORWARDED",
+    "SENDING",
+    "SENT",
+    "HttpUpstream",
+    "carries",
+    "forwarded",
+    "url",
+]

@@ -62,6 +62,19 @@ def may_be_forwarded(name: str) -> bool:
     return name not in NEVER_FORWARDED and not named_like_a_credential(name, "forward_headers")
 
 
+def carries(target: Target) -> str:
+    """The header that carries a target's credential, in lower case."""
+    return (target.auth_header or wire.of(target.format).AUTH_HEADER).lower()
+
+
+def forwarded(target: Target) -> tuple[str, ...]:
+    """The caller's headers that go out to a target, in lower case."""
+    names = target.forward_headers
+    if names is None:
+        names = (*FORWARDED, *wire.of(target.format).FORWARDED)
+    return tuple(name for name in map(str.lower, names) if may_be_forwarded(name))
+
+
 class Outgoing:
     """One request of ours, ready to go."""
 
@@ -92,12 +105,11 @@ class Way:
         self._target = target
         self._over = secrets
         self._url = url(target)
-        names = (*FORWARDED, *form.FORWARDED) if target.forward_headers is None else target.forward_headers
-        self._forwarded = tuple(name for name in map(str.lower, names) if may_be_forwarded(name))
-        self._carries = (target.auth_header or form.AUTH_HEADER).lower()
+        self._forwarded = forwarded(target)
+        self._carries = carries(target)
         host = {"host": self._url.netloc.decode("ascii")}
         self._first = {**host, **ALWAYS_SENT, **form.HEADERS}
-        self._last = {name.lower(): value for name, value in target.extra_headers.items()}
+        self._last = target.added_headers
         self._alike = [self._headers(stream, {}) for stream in (False, True)]
         self._sent: deque[str] = deque(maxlen=RECENT)
         self._secrets: tuple[tuple[str | None, list[str]], list[str]] | None = None
