@@ -10,7 +10,8 @@ from msgspec import Struct, structs
 from turnout.engine import pricing
 from turnout.engine.audit import AuditRecord, PassedOver, ProbeRecord, Rung
 from turnout.engine.context import Cause, Eviction
-from turnout.engine.refusals import Refusal, refusal
+from turnout.engine.habits import Place
+from turnout.engine.refusals import Refusal, Refuser, refusal
 from turnout.machines.vocabulary import RoutingFallbackReason
 
 
@@ -149,6 +150,13 @@ class _Session:
         for number, record in enumerate(records, 1):
             self._numbers.setdefault(record.turn, []).append(number)
             self._note_refusals(number, record)
+        self._homes: dict[tuple[str, str, int], Place] = {}
+        """Of each move of a home the one that counts: turns that overlap may each have made it."""
+        for record in records:
+            if (settled := record.settled) is not None:
+                move = record.caller.agent, record.route, settled.moves
+                first = min(settled.home, self._homes.get(move, settled.home), key=lambda p: (p.at, p.target))
+                self._homes[move] = first
         last: dict[tuple[str, str], AuditRecord] = {}
         for number, record in sorted(enumerate(records, 1), key=lambda one: one[1].started + one[1].took):
             if record.served_by is not None:
@@ -178,19 +186,27 @@ class _Session:
             not_asked=tuple(sorted(not_asked, key=lambda one: places.get(one.target, len(places)))),
             restored=tuple(dict.fromkeys(eviction.target for eviction in record.restored)),
             lifted=tuple(dict.fromkeys(eviction.target for eviction in record.lifted)),
-            home=_new_home(record),
+            home=self._new_home(record),
             cost=cost,
             cost_unknown=cost_unknown,
             switch=_switch(record, self._before.get(number)),
             notes=record.notes,
         )
 
+    def _new_home(self, record: AuditRecord) -> str:
+        """Where the session came to be at home by a turn."""
+        if (settled := record.settled) is None:
+            return ""
+        before = None if record.home is None else record.home.home
+        counts = self._homes[record.caller.agent, record.route, settled.moves] == settled.home
+        return settled.home.target if counts and settled.home != before else ""
+
     def _note_refusals(self, number: int, record: AuditRecord) -> None:
         needs = frozenset(record.needs)
         for probe in record.probes:
             told = None
             if probe.verdict is not None and probe.reason in _LASTING:
-                told = refusal(probe.target, probe.verdict, needs, record.size)
+                told = refusal(Refuser(probe.target, ""), probe.verdict, needs, record.size)
             if told is not None and (said := _said(probe)) is not None and probe.reason is not None:
                 whose = record.caller.agent, probe.target, probe.reason
                 reason = structs.replace(said, turn=record.turn, number=number)
@@ -206,10 +222,10 @@ class _Session:
 
     def _of_eviction(self, eviction: Eviction, record: AuditRecord) -> Reason:
         """The refusal that rules a target out of this turn. An eviction keeps only the first of several."""
-        until = record.started + record.took
         known = self._refused.get((record.caller.agent, eviction.target, eviction.reason), [])
-        for refused in known:
-            if eviction.first.at <= refused.at <= until and _rules_out(refused.refusal, record):
+        merged = [one for one in known if eviction.first.at <= one.at <= eviction.latest_at]
+        for refused in sorted(merged, key=lambda one: one.at):
+            if _rules_out(refused.refusal, record):
                 return refused.reason
         return self._of_cause(eviction.first)
 
@@ -239,14 +255,6 @@ def _rules_out(refused: Refusal, record: AuditRecord) -> bool:
         return everything or refused.concerns(frozenset(record.needs), record.size)
     share = record.options.get("readmit_below")
     return share is None or record.size is None or record.size >= share * refused.size
-
-
-def _new_home(record: AuditRecord) -> str:
-    """Where the session came to be at home by a turn."""
-    if (settled := record.settled) is None:
-        return ""
-    before = None if record.home is None else record.home.home
-    return "" if before == settled.home else settled.home.target
 
 
 def _asked(record: AuditRecord) -> Iterator[Asked]:

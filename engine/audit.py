@@ -217,7 +217,7 @@ class AuditRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     calibrated: int | None = None
     """The same by what upstreams have reported of the session; declared windows are held against it."""
     output: int | None = None
-    """The most tokens of output that the request asks for, where a target of the ladder declares a window."""
+    """The most tokens of output that the request asks for."""
     usage: Mapping[str, Any] | None = None
     """What the upstream reported of tokens."""
     notes: tuple[str, ...] = ()

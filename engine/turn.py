@@ -470,7 +470,7 @@ class Turn:
             needs=tuple(sorted(wants.needs)) if wants.needs else (),
             size=wants.size,
             calibrated=wants.calibrated,
-            output=wants.output if any(target.context_window for target in self._ladder) else None,
+            output=wants.output,
             usage=usage,
             notes=notes,
         )

@@ -127,6 +127,8 @@ def command(
 def _rules(changes: tuple[tuple[str, str], ...], deployment: str | None) -> Rules:
     if bool(changes) == (deployment is not None):
         raise click.UsageError("give either --policy, as in --policy capability=skip, or --deployment FILE.")
+    if twice := [kind for kind, number in Counter(kind for kind, _ in changes).items() if number > 1]:
+        raise click.UsageError(printable(f"--policy changes {', '.join(twice)} twice; give each kind once."))
     if deployment is None:
         try:
             return ChangedPolicy(dict(changes))

@@ -19,9 +19,9 @@ from msgspec import Struct
 
 from turnout.engine import pricing
 from turnout.engine.audit import AuditRecord
-from turnout.engine.context import Eviction, Key
+from turnout.engine.context import Eviction, Identity, Key
 from turnout.engine.errors import ConfigurationError
-from turnout.engine.refusals import Refusal, known_to_refuse, refusal, refusals_of, verdict_of
+from turnout.engine.refusals import Refusals, Refuser, refusals_of, verdict_of
 from turnout.engine.whatif.routing import Rules
 from turnout.engine.whatif.totals import FIGURES, NOTHING, ZERO, Figures, Range, either, plus, widest
 from turnout.engine.whatif.worlds import (
@@ -38,8 +38,8 @@ from turnout.engine.whatif.worlds import (
 from turnout.machines.vocabulary import TurnState
 
 MOST_SESSIONS: Final = 50_000
-"""Sessions that are kept at a time. Of more, the one that was heard of least recently is closed: what comes
-of it later is played from its own record alone."""
+"""Sessions, and agents of sessions, that are kept at a time. Of more, the one that was heard of least
+recently is closed: what comes of it later is played from its own record alone."""
 LATE_SECS: Final = 1.0
 """How much earlier than the one before a turn of a session may have ended: clocks differ."""
 
@@ -74,11 +74,16 @@ class Report(Struct, frozen=True):
     whatever: Mapping[str, tuple[float, float]]
     """From the least to the most, whatever any target may have done that is not recorded."""
     closed_early: int
-    """Sessions that were closed since there were too many."""
+    """Sessions, or agents of sessions, that were closed since there were too many."""
     too_many_ways: int
     """Sessions that may have gone more ways than are followed: anything is thought possible from there on."""
     out_of_order: int
     """Turns that came after one of their session that had ended later."""
+    overlapping: int
+    """Turns that began before the one before of their session had ended: what the one learnt of the other by
+    then is guessed from the times that were recorded."""
+    cost_unknown: int
+    """Turns of which the cost is not known, although their target declares a price: no sum has it."""
 
 
 class WhatIf:
@@ -92,11 +97,14 @@ class WhatIf:
     def __init__(self, rules: Rules, *, most_sessions: int = MOST_SESSIONS) -> None:
         self._rules = rules
         self._most = most_sessions
-        self._open: OrderedDict[tuple[str, str], dict[str, _Session]] = OrderedDict()
-        """The agents of each session, the session that was heard of last at the end."""
+        self._open: OrderedDict[Identity, _Session] = OrderedDict()
+        """The one that was heard of last at the end."""
+        self._agents: dict[tuple[str, str], set[Identity]] = {}
+        """Those of each session that are open."""
         self._recorded: Figures = ZERO
         self._assumed = self._whatever = NOTHING
-        self._turns = self._sessions = self._closed_early = self._too_many_ways = self._out_of_order = 0
+        self._turns = self._sessions = self._closed_early = self._too_many_ways = 0
+        self._out_of_order = self._overlapping = self._cost_unknown = 0
 
     def take(self, record: AuditRecord) -> Elsewhere | None:
         """Play one more turn. None if it goes as it was recorded.
@@ -104,27 +112,27 @@ class WhatIf:
         Raises:
             ConfigurationError: it cannot be played; it counts for nothing then.
         """
-        session = self._session_of(record)
-        late = session.heard_until > record.started + record.took + LATE_SECS
+        caller = record.caller
+        identity = Identity(caller.namespace, caller.session, caller.agent)
+        session = (self._open.get(identity) if caller.remembered else None) or _Session()
+        heard_until = session.heard_until
         try:
-            elsewhere = session.play(Case(record, self._rules.routing(record)))
+            case = Case(record, self._rules.routing(record), overlaps=heard_until > record.started)
+            elsewhere = session.play(case)
         except (TypeError, ValueError, OverflowError) as error:
             raise ConfigurationError(f"{type(error).__name__}: {error}") from error
         self._turns += 1
+        late = heard_until > record.started + record.took + LATE_SECS
         self._out_of_order += late
-        caller = record.caller
-        if not caller.remembered:
-            self._close({"": session})
-        elif caller.final and not caller.agent:
-            self._close(self._open.pop((caller.namespace, caller.session)))
-        elif caller.final:
-            self._close({"": self._open[caller.namespace, caller.session].pop(caller.agent)})
+        self._overlapping += heard_until > record.started and not late
+        self._cost_unknown += case.cost_unknown
+        self._keep(identity, session, record)
         return elsewhere
 
     def report(self) -> Report:
         """What all turns that were taken come to. Closes every session."""
-        while self._open:
-            self._close(self._open.popitem()[1])
+        for identity in list(self._open):
+            self._close(identity)
         return Report(
             turns=self._turns,
             sessions=self._sessions,
@@ -134,28 +142,43 @@ class WhatIf:
             closed_early=self._closed_early,
             too_many_ways=self._too_many_ways,
             out_of_order=self._out_of_order,
+            overlapping=self._overlapping,
+            cost_unknown=self._cost_unknown,
         )
 
-    def _session_of(self, record: AuditRecord) -> _Session:
+    def _keep(self, identity: Identity, session: _Session, record: AuditRecord) -> None:
+        """Keep what is remembered, as long as it is, and as much as is to be kept."""
         caller = record.caller
         if not caller.remembered:
-            return _Session()
-        key = caller.namespace, caller.session
-        agents = self._open.setdefault(key, {})
-        self._open.move_to_end(key)
-        if len(self._open) > self._most:
-            self._close(self._open.popitem(last=False)[1])
+            self._add(session)
+            return
+        whole = identity.namespace, identity.session
+        if whole not in self._agents:
+            self._agents[whole] = set()
+            self._sessions += 1
+        self._agents[whole].add(identity)
+        self._open[identity] = session
+        self._open.move_to_end(identity)
+        if caller.final:
+            for ended in [identity] if caller.agent else list(self._agents[whole]):
+                self._close(ended)
+        elif len(self._open) > self._most:
+            self._close(next(iter(self._open)))
             self._closed_early += 1
-        return agents.setdefault(caller.agent, _Session())
 
-    def _close(self, agents: Mapping[str, _Session]) -> None:
-        for session in agents.values():
-            self._sessions += session.turns > 0
-            self._too_many_ways += session.too_many_ways
-            self._recorded = tuple(map(add, self._recorded, session.recorded))
-            whatever, assumed = session.comes_to()
-            self._whatever = plus(self._whatever, whatever)
-            self._assumed = plus(self._assumed, assumed)
+    def _close(self, identity: Identity) -> None:
+        self._add(self._open.pop(identity))
+        whole = identity.namespace, identity.session
+        self._agents[whole].discard(identity)
+        if not self._agents[whole]:
+            del self._agents[whole]
+
+    def _add(self, session: _Session) -> None:
+        self._too_many_ways += session.too_many_ways
+        self._recorded = tuple(map(add, self._recorded, session.recorded))
+        whatever, assumed = session.comes_to()
+        self._whatever = plus(self._whatever, whatever)
+        self._assumed = plus(self._assumed, assumed)
 
 
 def _by_name(figures: Range) -> dict[str, tuple[float, float]]:
@@ -167,9 +190,9 @@ class _Session:
 
     def __init__(self) -> None:
         self._worlds: dict[Alike, tuple[World, Range, Range | None]] = {(): (World(), NOTHING, NOTHING)}
-        self._known: dict[Refusal, Known] = {}
-        self._seen: set[Refusal] = set()
-        """The same under the names of then."""
+        self._known: Refusals[Known] = Refusals()
+        self._seen: Refusals[bool] = Refusals()
+        """The same of targets as they were then."""
         self._suspects: set[str] = set()
         """Targets that may have refused something of which nothing is known."""
         self._standing: dict[Key, Eviction] = {}
@@ -255,12 +278,10 @@ class _Session:
         probes, size = len(record.probes), case.size or 0
         certain = 0
         for probe in record.probes:
-            if probe.verdict is None or probe.committed:
-                continue
-            told = refusal(probe.target, probe.verdict, case.needs, case.size)
+            told = case.refusal(probe, self._refuser_then(record, probe.target))
             if told is not None:
-                certain += known_to_refuse(probe.target, self._seen, case.needs, case.size) is not None
-                self._seen.add(told)
+                certain += self._seen.find(told.by, case.needs, case.size) is not None
+                self._seen.add(told, True)
         secs = sum(secs_of(probe.attempts) for probe in record.probes)
         served = next((rung for rung in record.ladder if rung.target == record.served_by), None)
         cost = None if served is None else pricing.cost(record.usage, served.price, served.format)
@@ -278,20 +299,28 @@ class _Session:
         if not (came or went):
             return
         for eviction in came:
-            self._seen.update(refusals_of(eviction))
-        told = {r: Known(verdict_of(e.first), None) for e in translated(came) for r in refusals_of(e)}
-        self._known = told | self._known
+            for told in refusals_of(eviction):
+                self._seen.add(told, True)
+        refused = []
+        for eviction in translated(came):
+            for told in refusals_of(eviction):
+                refused.append(told)
+                if self._known.find(told.by, frozenset(told.features), told.size) is None:
+                    self._known.add(told, Known(verdict_of(eviction.first), None))
         removed = frozenset(e.key for e in translated(went))
         self._worlds = {
-            key: (world.without(removed)._replace(refused=world.refused.union(told)), one, other)
+            key: (world.without(removed)._replace(refused=world.refused.union(refused)), one, other)
             for key, (world, one, other) in self._worlds.items()
         }
 
     def _learn(self, case: Case) -> None:
         """Keep what targets have refused, for the turns to come."""
         for name, probe in case.probes.items():
-            if probe.verdict is None or probe.committed:
-                continue
-            told = refusal(name, probe.verdict, case.needs, case.size)
-            if told is not None:
-                self._known[told] = Known(probe.verdict, secs_of(probe.attempts))
+            told = case.refusal(probe, case.refuser(name))
+            if told is not None and probe.verdict is not None:
+                self._known.add(told, Known(probe.verdict, secs_of(probe.attempts)))
+
+    @staticmethod
+    def _refuser_then(record: AuditRecord, target: str) -> Refuser:
+        there = (rung.fingerprint for rung in record.ladder if rung.target == target)
+        return Refuser(target, next(there, ""))

@@ -15,6 +15,7 @@ from turnout.engine.errors import ConfigurationError
 from turnout.engine.habits import Home, Place
 from turnout.engine.health import Cooling
 from turnout.engine.policy import FORBIDDEN, Action, Policy
+from turnout.engine.refusals import Refuser
 from turnout.engine.replay import options_of, policy_of, target_of
 from turnout.engine.route import Route
 from turnout.engine.selection import NO_OPTIONS, Coolings, Options
@@ -30,8 +31,8 @@ class Routing(NamedTuple):
     options: Options
     now: Mapping[str, Target] | None = None
     """What the targets of the record are now, by the names of then. None: what they were."""
-    before: Mapping[str, Rung] = {}
-    """And what they were."""
+    known: Mapping[Refuser, Target] = {}
+    """The same of all targets that were in any record so far, by what they were."""
 
     def name(self, recorded: str) -> str | None:
         """What a recorded target is called; None if it is no longer there."""
@@ -39,15 +40,20 @@ class Routing(NamedTuple):
             return recorded
         return None if (target := self.now.get(recorded)) is None else target.name
 
+    def refuser(self, recorded: Refuser) -> Refuser:
+        """Who a recorded target is now; of one that is no longer there, who it was."""
+        target = self.known.get(recorded)
+        return recorded if target is None else Refuser(target.name, target.fingerprint)
+
     def evictions(self, recorded: tuple[Eviction, ...]) -> tuple[Eviction, ...]:
         """Recorded evictions, of the targets as they are now."""
         if self.now is None or not recorded:
             return recorded
-        return tuple(
-            structs.replace(e, target=self.now[e.target].name, fingerprint=self.now[e.target].fingerprint)
-            for e in recorded
-            if e.target in self.now and e.fingerprint == self.before[e.target].fingerprint
-        )
+        found = []
+        for eviction in recorded:
+            target, fingerprint = self.refuser(Refuser(eviction.target, eviction.fingerprint))
+            found.append(structs.replace(eviction, target=target, fingerprint=fingerprint))
+        return tuple(found)
 
     def coolings(self, recorded: tuple[Cooling, ...]) -> Coolings:
         """Recorded coolings: of targets that cool at all."""
@@ -66,11 +72,7 @@ class Routing(NamedTuple):
         return structs.replace(recorded, home=self._place(recorded.home), last=self._place(recorded.last))
 
     def _place(self, place: Place) -> Place:
-        known = self.before.get(place.target)
-        now = None if self.now is None else self.now.get(place.target)
-        if known is None or now is None or known.fingerprint != place.fingerprint:
-            return place
-        return Place(now.name, now.fingerprint, place.at)
+        return Place(*self.refuser(Refuser(place.target, place.fingerprint)), place.at)
 
 
 class Rules(Protocol):
@@ -124,20 +126,26 @@ class OtherRoutes:
 
     def __init__(self, routes: Mapping[str, Route]) -> None:
         self._routes = routes
-        self._known: dict[tuple[str, tuple[str, ...]], Routing] = {}
+        self._of: dict[tuple[str, tuple[str, ...]], Routing] = {}
+        self._declared = {target.name: target for route in routes.values() for target in route.ladder}
+        self._targets = {Refuser(t.name, t.fingerprint): t for t in self._declared.values()}
+        """By what they are, and by what they were in the records."""
 
     def routing(self, record: AuditRecord) -> Routing:
         route = self._routes.get(record.route)
         if route is None:
             raise ConfigurationError(f"there is no route {record.route}")
         key = record.route, tuple(f"{rung.target} {rung.fingerprint}" for rung in record.ladder)
-        if (routing := self._known.get(key)) is None:
-            if len(self._known) >= _MOST_KNOWN:
-                self._known.clear()
+        if (routing := self._of.get(key)) is None:
+            if len(self._of) >= _MOST_KNOWN:
+                self._of.clear()
             now = _counterparts(record.ladder, route.ladder)
-            before = {rung.target: rung for rung in record.ladder}
-            routing = Routing(route.ladder, route.policy, route.options, now, before)
-            self._known[key] = routing
+            anywhere = _counterparts(record.ladder, list(self._declared.values())) | now
+            for rung in record.ladder:
+                if rung.target in anywhere:
+                    self._targets[Refuser(rung.target, rung.fingerprint)] = anywhere[rung.target]
+            routing = Routing(route.ladder, route.policy, route.options, now, self._targets)
+            self._of[key] = routing
         if record.pin and routing.name(record.pin) is None:
             raise ConfigurationError(f"it was pinned to {record.pin}, which its route has no longer")
         return routing

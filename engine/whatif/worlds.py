@@ -7,24 +7,22 @@ leave a session alike are one world from then on, with the least and the most th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from math import inf
 from typing import Any, Final, NamedTuple, get_args
 
-from msgspec import structs
-
 from turnout.engine import pricing
-from turnout.engine.audit import AttemptRecord, AuditRecord
-from turnout.engine.classify.verdict import Evidence, Verdict
+from turnout.engine.audit import AttemptRecord, AuditRecord, ProbeRecord
+from turnout.engine.classify.verdict import Evidence, Feature, Verdict
 from turnout.engine.context import Eviction, Key, SessionContext
 from turnout.engine.habits import MOST_TOKENS, Home
 from turnout.engine.policy import EVICTED_AS
-from turnout.engine.refusals import Refusal, known_to_refuse, refusal
+from turnout.engine.refusals import Refusal, Refusals, Refuser, refusal
 from turnout.engine.selection import Coolings
 from turnout.engine.turn import Interruption, Turn
 from turnout.engine.whatif.routing import Routing
 from turnout.engine.whatif.totals import Figures, Range
-from turnout.machines.vocabulary import ErrorKind, TurnState
+from turnout.machines.vocabulary import ErrorKind, RoutingFallbackReason, TurnState
 
 MOST_WAYS: Final = 128
 """Ways that one turn is followed on, over all worlds of its session."""
@@ -36,17 +34,8 @@ ASSUMED: Final = "assumed"
 UNKNOWN: Final = "unknown"
 
 _INTERRUPTIONS: Final = get_args(Interruption)
-_ANYTHING: Final = tuple(
-    Verdict(kind=kind, evidence=Evidence(UNKNOWN))
-    for kind in (
-        ErrorKind.CONTEXT_WINDOW,
-        ErrorKind.CAPABILITY,
-        ErrorKind.UNAVAILABLE,
-        ErrorKind.CALLER_ERROR,
-    )
-)
-"""What a target of which nothing is known may say, beside answering: one of each sort that a policy tells
-apart, refusals that tell of later turns first."""
+AN_INSTANT: Final = 1e-6
+"""Seconds between two things that happen one after the other, if nothing is known of the time."""
 
 
 class Known(NamedTuple):
@@ -69,12 +58,12 @@ class World(NamedTuple):
     refused: frozenset[Refusal] = frozenset()
     """What targets have refused in it."""
 
-    def context(self, recorded: tuple[Eviction, ...]) -> tuple[Eviction, ...]:
-        """Its evictions, from those that were recorded at the time."""
+    def context(self, recorded: tuple[Eviction, ...], at: float) -> tuple[Eviction, ...]:
+        """Its evictions at a time, from those that were recorded then."""
         if not (self.gone or self.more):
             return recorded
         known = {e.key: e for e in recorded if e.key not in self.gone}
-        return tuple((known | {e.key: e for e in self.more}).values())
+        return tuple((known | {e.key: e for e in self.more if e.first.at <= at}).values())
 
     def without(self, keys: frozenset[Key]) -> World:
         """The world after somebody has removed evictions."""
@@ -98,13 +87,16 @@ def _alike(world: World, context: SessionContext, routing: Routing) -> Alike:
 class Case:
     """A recorded turn as every world meets it."""
 
-    def __init__(self, record: AuditRecord, routing: Routing) -> None:
+    def __init__(self, record: AuditRecord, routing: Routing, *, overlaps: bool = False) -> None:
         self.record = record
+        self.began = record.started if overlaps else inf
+        """Until when it saw at first what was learnt: all of it, unless it overlaps a turn played before."""
         self.routing = routing
         self.needs = frozenset(record.needs)
         self.size = record.size if record.size is not None and 0 <= record.size <= MOST_TOKENS else None
         self.before = routing.evictions(record.standings_before)
         self.after = {e.key: e for e in routing.evictions(record.standings_after)}
+        self._refusers = {t.name: Refuser(t.name, t.fingerprint) for t in routing.ladder}
         self.probes = {name: p for p in record.probes if (name := routing.name(p.target)) is not None}
         self.path = tuple([routing.name(p.target) for p in record.probes])
         self.settled = sum(p.answered or p.verdict is not None for p in record.probes)
@@ -127,20 +119,42 @@ class Case:
 
     def cost(self, target: str, how: str) -> tuple[float, float]:
         """The least and the most that a target's answer cost."""
-        if not self.priced:
-            return 0, 0
-        known = None
-        if how == RECORDED:
-            (served,) = [one for one in self.routing.ladder if one.name == target]
-            known = pricing.cost(self.record.usage, served.price, served.format)
-        return (0, inf) if known is None else (known, known)
+        if how != RECORDED:
+            return 0, inf if self.priced else 0
+        (served,) = [one for one in self.routing.ladder if one.name == target]
+        cost = pricing.cost(self.record.usage, served.price, served.format) or 0
+        return cost, cost
 
-    def reread(self, probes: int) -> tuple[tuple[Eviction, ...], Coolings] | None:
-        """What was read again by so many probes, without what the recorded turn had added; None: nothing."""
+    def reread(self, probes: int, *, on_path: bool) -> tuple[tuple[Eviction, ...], Coolings] | None:
+        """What was read again by so many probes; None: nothing.
+
+        Args:
+            on_path: the turn has asked as was recorded, and so has added what was recorded.
+        """
         for after, evictions, coolings in reversed(self._rereads):
             if after <= probes:
-                return tuple(e for e in evictions if e.first.turn != self.record.turn), coolings
+                own = self.record.turn
+                others = [e for e in evictions if on_path or (e.first.turn, e.latest_turn) != (own, own)]
+                return tuple(others), coolings
         return None
+
+    @property
+    def cost_unknown(self) -> bool:
+        """Whether it is not known what the recorded answer cost, although its target declares a price."""
+        served = next((rung for rung in self.record.ladder if rung.target == self.record.served_by), None)
+        if served is None or served.price is None:
+            return False
+        return pricing.cost(self.record.usage, served.price, served.format) is None
+
+    def refusal(self, probe: ProbeRecord, by: Refuser) -> Refusal | None:
+        """What a recorded probe says of later turns."""
+        if probe.verdict is None or probe.committed:
+            return None
+        return refusal(by, probe.verdict, self.needs, self.size)
+
+    def refuser(self, name: str) -> Refuser:
+        """Who a target of the ladder is."""
+        return self._refusers[name]
 
     def unknown(self) -> list[Verdict]:
         """What a target of which nothing is known may say, as far as it makes a difference here."""
@@ -155,7 +169,7 @@ class Case:
         return Turn(
             routing.ladder,
             policy=routing.policy,
-            context=SessionContext(world.context(self.before)),
+            context=SessionContext(world.context(self.before, self.began)),
             id=record.turn,
             options=routing.options,
             needs=self.needs,
@@ -169,17 +183,31 @@ class Case:
 
 
 def _apart(routing: Routing, needs: frozenset[str]) -> Iterator[Verdict]:
-    policy, gates = routing.policy, any(target.limited for target in routing.ladder)
+    """A refusal of each sort that the policy tells apart, those first that tell of later turns."""
+    gates = any(target.limited for target in routing.ladder)
     found = set()
-    for verdict in _ANYTHING:
-        overflow = verdict.kind is ErrorKind.CONTEXT_WINDOW
-        leads_to = policy.reason(verdict), overflow and gates  # an overflow rules smaller windows out, too
-        if leads_to in found:
-            continue
-        found.add(leads_to)
-        capability = verdict.kind is ErrorKind.CAPABILITY
-        # of all that it may refuse, what concerns the fewest later turns: it is asked in the others then
-        yield structs.replace(verdict, features=tuple(sorted(needs))) if capability else verdict
+    for kind, features in _sorts(routing, needs):
+        verdict = Verdict(kind=kind, evidence=Evidence(UNKNOWN), features=features)
+        reason = routing.policy.reason(verdict)
+        overflow = kind is ErrorKind.CONTEXT_WINDOW and gates  # it rules smaller windows out, too
+        leads_to = reason, overflow, features if reason is RoutingFallbackReason.CAPABILITY else ()
+        if leads_to not in found:
+            found.add(leads_to)
+            yield verdict
+
+
+def _sorts(routing: Routing, needs: frozenset[str]) -> Iterator[tuple[ErrorKind, tuple[str, ...]]]:
+    yield ErrorKind.CONTEXT_WINDOW, ()
+    if routing.options.capability_scope == "feature":
+        used = sorted(needs - _ALWAYS)
+        yield from ((ErrorKind.CAPABILITY, (feature,)) for feature in used)
+        if len(used) > 1:
+            yield ErrorKind.CAPABILITY, tuple(used)
+    yield from ((kind, ()) for kind in ErrorKind)
+
+
+_ALWAYS: Final = frozenset({Feature.ENDPOINT.value, Feature.ROLE.value})
+"""What every request needs."""
 
 
 class _Outcome(NamedTuple):
@@ -202,6 +230,7 @@ class Way:
     __slots__ = (
         "asked",
         "assumed_secs",
+        "at",
         "certain",
         "doubtful",
         "guessed",
@@ -215,8 +244,10 @@ class Way:
         "turn",
     )
 
-    def __init__(self, turn: Turn) -> None:
+    def __init__(self, turn: Turn, at: float) -> None:
         self.turn = turn
+        self.at = at
+        """When it has come so far, in seconds since 1970."""
         self.asked: tuple[str, ...] = ()
         self.marks: tuple[str, ...] = ()
         """How the outcome of each is known: `RECORDED`, `ASSUMED` or `UNKNOWN`."""
@@ -241,9 +272,9 @@ class Way:
         other.turn = self.turn.fork()
         return other
 
-    def outcomes(self, case: Case, known: Mapping[Refusal, Known]) -> Iterator[_Outcome]:
+    def outcomes(self, case: Case, known: Refusals[Known]) -> Iterator[_Outcome]:
         """What may come of asking whom the turn asks now."""
-        name, record = self.turn.target.name, case.record
+        name = self.turn.target.name
         probe = case.probes.get(name)
         if case.interruption is not None:
             here = self.on_path and len(self.asked) == case.settled
@@ -258,13 +289,13 @@ class Way:
                 probe.verdict, at=probe.at, secs=secs, committed=probe.committed, trial=probe.trial
             )
             return
-        refused = known_to_refuse(name, known, case.needs, case.size)
+        refused = known.find(case.refuser(name), case.needs, case.size)
         if refused is not None:
-            yield _Outcome(known[refused].verdict, ASSUMED, at=record.started, secs=known[refused].secs)
+            yield _Outcome(refused.verdict, ASSUMED, secs=refused.secs)
         holds = refused is None
-        yield _Outcome(how=UNKNOWN, holds=holds, at=record.started, secs=None)
+        yield _Outcome(how=UNKNOWN, holds=holds, secs=None)
         for verdict in case.unknown():
-            yield _Outcome(verdict, UNKNOWN, holds, at=record.started, secs=None)
+            yield _Outcome(verdict, UNKNOWN, holds, secs=None)
 
     def take(self, outcome: _Outcome, case: Case, world: World, suspects: set[str]) -> None:
         """Go on by what came of the probe.
@@ -277,17 +308,19 @@ class Way:
         if outcome.interrupts and case.interruption is not None:
             turn.interrupt(case.interruption)
             return
-        turn.probed(outcome.verdict, at=outcome.at, committed=outcome.committed, trial=outcome.trial)
+        # in its own order: of several that are out the one is probed as last resort that was out first
+        self.at = outcome.at if self.on_path else self.at + (outcome.secs or 0.0) + AN_INSTANT
+        turn.probed(outcome.verdict, at=self.at, committed=outcome.committed, trial=outcome.trial)
         self._count_refusal(name, outcome, case, world, suspects)
         if self._is_interrupted(case, TurnState.CLASSIFIED):
             return
         turn.act()
         if turn.ended or self._is_interrupted(case, turn.state):
             return
-        if (reread := case.reread(len(self.asked))) is None:
+        if (reread := case.reread(len(self.asked), on_path=self.on_path)) is None:
             turn.advance()
         else:
-            turn.advance(SessionContext(world.context(reread[0])), reread[1])
+            turn.advance(SessionContext(world.context(reread[0], max(self.at, case.began))), reread[1])
 
     def _count(self, name: str, outcome: _Outcome, case: Case) -> None:
         place = len(self.asked)
@@ -312,10 +345,11 @@ class Way:
         if outcome.verdict is None or outcome.committed or outcome.verdict.kind not in EVICTED_AS:
             return
         size = case.size
-        certain = known_to_refuse(name, world.refused, case.needs, size) is not None
+        by = case.refuser(name)
+        certain = any(one.by == by and one.concerns(case.needs, size) for one in world.refused)
         self.certain += certain
         self.maybe_certain += certain or name in suspects
-        if outcome.how != UNKNOWN and (told := refusal(name, outcome.verdict, case.needs, size)) is not None:
+        if outcome.how != UNKNOWN and (told := refusal(by, outcome.verdict, case.needs, size)) is not None:
             self.refused |= {told}
 
     def _is_interrupted(self, case: Case, state: str) -> bool:
@@ -362,6 +396,8 @@ class Way:
         if evictions != recorded:
             gone = frozenset(recorded.keys() - evictions.keys())
             more = tuple([e for key, e in evictions.items() if recorded.get(key) != e])
+        if world.more:  # what was learnt only after this turn had begun, and it did not see
+            more += tuple([e for e in world.more if e.first.at > case.began and e.key not in evictions])
         homes = world.homes if case.routing.options.affinity is None else self._homes(world, case)
         refused = _smallest(world.refused | self.refused) if self.refused else world.refused
         after = World(gone, more, homes, refused)
@@ -383,11 +419,11 @@ def _places(home: Home | None) -> tuple[str, str] | None:
 
 def _smallest(refused: frozenset[Refusal]) -> frozenset[Refusal]:
     """Without the sizes of targets that have refused a smaller one."""
-    least: dict[str, Refusal] = {}
+    least: dict[Refuser, Refusal] = {}
     for one in refused:
-        if not one.features and (one.target not in least or one.size < least[one.target].size):
-            least[one.target] = one
-    return frozenset(one for one in refused if one.features or least[one.target] is one)
+        if not one.features and (one.by not in least or one.size < least[one.by].size):
+            least[one.by] = one
+    return frozenset(one for one in refused if one.features or least[one.by] is one)
 
 
 def secs_of(attempts: Iterable[AttemptRecord]) -> float:
@@ -396,7 +432,7 @@ def secs_of(attempts: Iterable[AttemptRecord]) -> float:
 
 
 def follow(
-    case: Case, world: World, known: Mapping[Refusal, Known], suspects: set[str], most: int
+    case: Case, world: World, known: Refusals[Known], suspects: set[str], most: int
 ) -> list[Way] | None:
     """Every way that a turn may go in a world; None: there are too many.
 
@@ -405,7 +441,7 @@ def follow(
         suspects: those that may have refused something of which nothing is known.
         most: how many ways to follow.
     """
-    under_way, ended = [Way(case.turn(world))], list[Way]()
+    under_way, ended = [Way(case.turn(world), case.record.started)], list[Way]()
     while under_way:
         way = under_way.pop()
         *others, last = way.outcomes(case, known)
