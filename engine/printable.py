@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -61,11 +62,20 @@ def named(value: object) -> str:
     return f"'{value}'" if word and not _BEGINS_AS_A_KEY.match(str(value)) else "a value"
 
 
+def number(value: float) -> str:
+    """A number as a mistake quotes it: exactly, and never at length."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if abs(value) > HUGE:  # Python refuses to write very long integers
+        return "too large" if value > 0 else "too small"
+    return str(int(value)) if value == value // 1 else str(value)
+
+
 def numbered(value: object) -> str:
-    """How to speak of a number that cannot be used, or of what should have been one: never at length."""
-    if type(value) not in (int, float):
-        return str(value) if isinstance(value, bool) else named(value)
-    return "too large" if HUGE < abs(value) < float("inf") else f"{value:g}"  # type: ignore[arg-type]
+    """How to speak of a number that cannot be used, or of what should have been one."""
+    if type(value) in (int, float):
+        return number(value)  # type: ignore[arg-type]
+    return str(value) if isinstance(value, bool) else named(value)
 
 
 def nearest(name: str, names: Iterable[str]) -> str:

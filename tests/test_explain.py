@@ -15,8 +15,20 @@ from click.testing import CliRunner, Result
 from house import BODY, House
 from syrupy.assertion import SnapshotAssertion
 
-from turnout import Breaker, JsonLines, Options, Price, Route, Router, SqliteRecords, Target, TurnFailed
+from turnout import (
+    Breaker,
+    InMemory,
+    JsonLines,
+    Options,
+    Price,
+    Route,
+    Router,
+    SqliteRecords,
+    Target,
+    TurnFailed,
+)
 from turnout.engine.account import account
+from turnout.engine.audit import PassedOver, WhyPassedOver
 from turnout.engine.cli import main
 from turnout.engine.testing import Hang, ok, refusal
 
@@ -243,6 +255,45 @@ def test_a_switch_is_from_whoever_had_served_by_then() -> None:
     assert second.switch is None
     assert first.switch is not None
     assert (first.switch.before, first.switch.now) == ("b", "a")
+
+
+def test_of_turns_that_overlap_the_refusal_is_told_that_had_come_by_then() -> None:
+    """The first turn begins first and is refused last; the third one begins in between."""
+    script = {"a": [refusal("capability", "image"), refusal("capability", "image")], "b": [ok()] * 3}
+    at = iter(["t1", "t2", "t3"])
+    house = House(script, new_id=lambda: next(at), memory=InMemory())
+    for body in (PICTURE, PICTURE):
+        house.play(lambda router, body=body: router.turn(body, session="s"))
+        house.memory = InMemory()
+    first, second = house.records
+    (refused,) = second.standings_after
+    began = first.started
+    slow = msgspec.structs.replace(
+        first, took=6.0, probes=(msgspec.structs.replace(first.probes[0], at=began + 5), *first.probes[1:])
+    )
+    quick = msgspec.structs.replace(
+        second,
+        started=began + 1,
+        probes=(msgspec.structs.replace(second.probes[0], at=began + 2), *second.probes[1:]),
+    )
+    cause = msgspec.structs.replace(refused.first, at=began + 2)
+    known = msgspec.structs.replace(refused, first=cause, latest_at=began + 2)
+    over = PassedOver("a", WhyPassedOver.EVICTED, (known,))
+    third = msgspec.structs.replace(
+        second, turn="t3", started=began + 3, took=6.0, probes=second.probes[1:], passed_over=(over,)
+    )
+    (left_out,) = account("s", [slow, quick, third]).turns[2].not_asked
+    assert [reason.number for reason in left_out.reasons] == [2]
+
+
+def test_a_home_is_where_the_first_of_two_turns_that_overlap_was_served() -> None:
+    house = House({"a": [ok()], "b": [ok()]}, options=Options(affinity="home"), memory=InMemory())
+    for pin in "ab":
+        house.turn(session="s", pin=pin)
+        house.clock.run(house.clock.sleep(1))
+        house.memory = InMemory()
+    first, second = account("s", house.records).turns
+    assert (first.home, second.home) == ("a", "")
 
 
 def test_a_turn_that_several_sinks_have_kept_is_one_turn(tmp_path: Path) -> None:

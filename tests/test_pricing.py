@@ -45,7 +45,7 @@ UPSTREAM = "http://upstream.example"
         ({"output": True}, "output is True; give money"),
         ({"output": "10"}, "output is '10'; give money"),
         ({"output": None}, "output is missing; give money"),
-        ({"cached_input": 2 * 10**9}, r"cached_input is 2e\+09; give money"),
+        ({"cached_input": 2 * 10**9}, r"cached_input is 2000000000; give money"),
         ({"cache_write": 10**5000}, "cache_write is too large; give money"),
         ({"cache_write": "sk-abcdefghijklmnop"}, "cache_write is a value; give money"),
         ({"input": -1, "output": -2}, "input is -1; .*; output is -2; "),

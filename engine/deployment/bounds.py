@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from turnout.engine.deployment.checks import shown
 from turnout.engine.deployment.finding import Path
 from turnout.engine.deployment.tables import Table
+from turnout.engine.printable import number
 from turnout.engine.targets import BOUNDS, Client, usable
 
 _WHOLE: Final = "timeout_secs"
@@ -42,16 +42,16 @@ def _of(tables: Tables, path: Path, values: Table, targets: list[str]) -> Iterat
         having = [name for name in targets if path == ("targets", name) or key not in tables.targets[name]]
         before = [_before(tables, name, key, bound) for name in having]
         if before and all(before):
-            yield path, key, f"is {shown(bound)}, and never acts, since {before[0]} comes first; give less"
+            yield path, key, f"is {number(bound)}, and never acts, since {before[0]} comes first; give less"
 
 
 def _before(tables: Tables, target: str, key: str, bound: float) -> str:
     """What always comes before a bound of a target, in words; empty where nothing does."""
     whole, deadline = _whole(tables, target), _deadline(tables, target)
     if key != _WHOLE and whole is not None and whole < bound:
-        return f"{_WHOLE} = {shown(whole)}"
+        return f"{_WHOLE} = {number(whole)}"
     if deadline is not None and deadline < bound:
-        return f"deadline_secs = {shown(deadline)} of its route"
+        return f"deadline_secs = {number(deadline)} of its route"
     return ""
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import ssl
 from collections.abc import Callable, Iterator, Mapping
@@ -16,7 +15,7 @@ from turnout.engine import capture, route, targets
 from turnout.engine.credentials import CREDENTIAL, in_url, named_like_a_credential, variable_mistake
 from turnout.engine.http import is_usable
 from turnout.engine.memory import redis_url
-from turnout.engine.printable import named
+from turnout.engine.printable import named, number
 from turnout.engine.targets import FRAMING, HEADER, MAX_SECS, MAX_WINDOW, MODALITIES, OURS, unsendable, usable
 from turnout.engine.upstream import NEVER_FORWARDED
 
@@ -54,11 +53,11 @@ def mistakes(key: str, value: Any) -> Iterator[Mistake]:
     if key in RANGES:
         least, most = RANGES[key]
         if not least <= value <= most:
-            yield Mistake(f"is {shown(value)}; give {least} to {most}")
+            yield Mistake(f"is {number(value)}; give {least} to {most}")
     elif key in BOUNDS:
         if usable(value) is None:
             yield Mistake(
-                f"is {shown(value)}, which means no bound; give seconds above 0, at most {int(MAX_SECS)}",
+                f"is {number(value)}, which means no bound; give seconds above 0, at most {int(MAX_SECS)}",
                 stops=False,
             )
     elif key in _CHECKS:
@@ -105,15 +104,6 @@ def _in_the_open(url: str, scheme: str) -> bool:
     except ValueError:
         loopback = host == "localhost" or host.endswith(".localhost")
     return parts.scheme == scheme and not loopback
-
-
-def shown(number: float) -> str:
-    """A number as a mistake quotes it."""
-    if isinstance(number, float) and not math.isfinite(number):
-        return str(number)
-    if abs(number) > 1e15:  # Python refuses to write very long integers
-        return "too large" if number > 0 else "too small"
-    return str(int(number)) if number == number // 1 else str(number)
 
 
 def _base_url(url: str) -> Iterator[Mistake]:

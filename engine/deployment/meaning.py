@@ -16,8 +16,8 @@ from msgspec import Struct, structs
 from turnout.engine.classify import operator
 from turnout.engine.credentials import presentable, variable_named
 from turnout.engine.deployment import Deployment, HttpSettings, MemorySettings
-from turnout.engine.deployment.checks import shown as number
 from turnout.engine.memory import redis_url
+from turnout.engine.printable import number
 from turnout.engine.route import BOUNDS as ROUTE_BOUNDS
 from turnout.engine.route import Route
 from turnout.engine.targets import BOUNDS, LIMITS, Target, as_sent, safe_url, usable

@@ -9,13 +9,13 @@ from typing import Any, Final
 
 from turnout.engine.credentials import presentable
 from turnout.engine.deployment import Deployment
-from turnout.engine.deployment.checks import mistakes, shown
+from turnout.engine.deployment.checks import mistakes
 from turnout.engine.deployment.document import read_toml
 from turnout.engine.deployment.finding import Finding, Findings
 from turnout.engine.deployment.finding import Path as Place
 from turnout.engine.deployment.tables import Keys, Table, kind_of, read
 from turnout.engine.errors import ConfigurationError, ScenarioError
-from turnout.engine.printable import did_you_mean, named, printable
+from turnout.engine.printable import did_you_mean, named, number, printable
 from turnout.engine.route import Route
 from turnout.engine.scenario.answers import AFTER, ANSWERS, COMMENT, NAMED_EVENT, SCRIPTED
 from turnout.engine.scenario.model import PlannedTurn, Scenario
@@ -149,7 +149,7 @@ class _Reader:
         if key in RANGES:
             least, most = RANGES[key]
             if not least <= value <= most:
-                self._findings.error(path, key, f"is {shown(value)}; give {least} to {most}")
+                self._findings.error(path, key, f"is {number(value)}; give {least} to {most}")
         elif key in WORDS and isinstance(value, str):
             self._word(path, key, value, WORDS[key])
         elif key in WORDS:
