@@ -75,7 +75,7 @@ def _mistakes(name: str, given: object) -> Iterator[str]:
         attempt = len(lacking) < len(needed.methods) and not isinstance(given, str)
         without = f" without {', '.join(lacking)}" if attempt else ""
         yield f"{name} is of type {type(given).__name__}{without}; give {needed.instead}"
-    elif name in ("on_record", "on_change", "size") and _is_async(given):
+    elif name in ("on_record", "on_change", "size") and never_runs(given):
         yield f"{name} is async and would never be awaited; give a plain callable"
 
 
@@ -85,5 +85,8 @@ def _lacks(given: object, method: str) -> bool:
     return not callable(found) or getattr(found, "__func__", None) in _DESCRIBED
 
 
-def _is_async(given: object) -> bool:
+def never_runs(given: object) -> bool:
+    """Whether to call it only gives what has to be awaited: an async function, or an object that is called
+    like one.
+    """
     return any(map(inspect.iscoroutinefunction, (given, getattr(given, "__call__", None))))  # noqa: B004

@@ -64,8 +64,8 @@ class Surroundings:
     later: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
     """Runs what a caller who has gone does not wait for; closing the router does."""
     on_record: Sink | None
-    keep: Callable[[AuditRecord], None] | None = None
-    """Hands a record to what takes it beside the turns."""
+    keep: Callable[[AuditRecord], AuditRecord] | None = None
+    """Numbers a record, and hands it to what takes it beside the turns."""
 
 
 class Drive:
@@ -451,7 +451,7 @@ class Drive:
 
     def _leave_record(self, outcome: Answer | Failure | None) -> None:
         self.failure = outcome if isinstance(outcome, TurnoutError) else None
-        self.record = record = self._turn.record(
+        record = self._turn.record(
             route=self._route.id,
             caller=self._asking.caller,
             started=self._started,
@@ -463,13 +463,14 @@ class Drive:
             health=() if self._breakers is None else self._breakers.steps,
             notes=tuple(self._memory.notes),
         )
+        if self._around.keep is not None:
+            record = self._around.keep(record)
+        self.record = record
         if self._around.on_record is not None:
             try:
                 self._around.on_record(record)
             except (Exception, asyncio.CancelledError):
                 LOG.exception("turn %s: on_record raised; the turn goes on", record.turn)
-        if self._around.keep is not None:
-            self._around.keep(record)
 
     def _cleaned(self, text: str) -> str:
         secrets = [secret for target in self._route.ladder for secret in secrets_of(target)]

@@ -14,6 +14,7 @@
     ├── ConfigurationError      a target, ladder, policy or deployment file that cannot be used
     ├── MemoryTrouble           a memory could not be read or written
     │   └── MemoryRefusal       it is well, and one thing cannot be kept in it or read from it
+    ├── SinkTrouble             records cannot be kept, or were not erased to the last byte
     ├── RouterMisused           a router that is closed, of another loop, or of another process
     ├── ScenarioError           a scenario file that cannot be used
     ├── ReplyError              a line that should keep a failed reply and cannot be used (`replies.py`)
@@ -138,6 +139,10 @@ class MemoryRefusal(MemoryTrouble):
     Asking again cannot help, and nothing else in the memory is affected: a router does not try again, and
     holds nothing up for it.
     """
+
+
+class SinkTrouble(TurnoutError):
+    """Records cannot be kept or read, or were not erased to the last byte: in which file, and why."""
 
 
 class RouterMisused(TurnoutError):

@@ -8,15 +8,16 @@ import os
 import random
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 
 import httpx
 import msgspec
 
 from turnout.engine import deployment
-from turnout.engine.arguments import check
+from turnout.engine.arguments import check, never_runs
 from turnout.engine.attempts import Request
 from turnout.engine.audit import AuditRecord
 from turnout.engine.breakers import Breakers
@@ -58,11 +59,13 @@ from turnout.engine.preview import Preview
 from turnout.engine.route import BOUNDS, Route
 from turnout.engine.secrets import credential_from_environment
 from turnout.engine.selection import NO_OPTIONS, NONE_COOLS, Options
-from turnout.engine.sinks.beside import Beside, SinkHealth
+from turnout.engine.sinks.beside import Beside, SinkHealth, close_all
 from turnout.engine.sinks.beside import Sink as TakesAll
 from turnout.engine.stream import Stream
 from turnout.engine.targets import Target, unusable_bounds
 from turnout.engine.upstream import HttpUpstream, url
+
+Told = TypeVar("Told", AuditRecord, Change)
 
 DEFAULT_ROUTE: Final = "default"
 """The id of the route of a router that was given a ladder."""
@@ -436,7 +439,9 @@ class Router:
             return ()
 
     async def close(self) -> None:
-        """Refuse further turns, wait for those in flight, and close connections and memory.
+        """Refuse further turns, wait for those in flight, and close connections, memory and sinks.
+
+        What goes wrong with a sink is logged: nothing of it is raised.
 
         Raises:
             RouterMisused: of another event loop or process.
@@ -451,13 +456,19 @@ class Router:
         await self._life.idle()
         if self._background:
             await asyncio.wait(self._background)
-        try:
+        async with AsyncExitStack() as closing:  # each is closed, whatever becomes of those before it
+            closing.push_async_callback(self._close_sinks)
+            closing.push_async_callback(self._keeper.close)
+            closing.push_async_callback(self._health.close)
             await self._upstream.close()
-        finally:
-            await self._health.close()
-            await self._keeper.close()
-            for sink in self._sinks:
-                await asyncio.to_thread(sink.close)
+
+    async def _close_sinks(self) -> None:
+        if not self._sinks:
+            return
+        try:
+            await asyncio.to_thread(close_all, self._sinks)
+        except RuntimeError:  # no room for a thread: rather hold the loop up than lose what waits
+            close_all(self._sinks)
 
     async def __aenter__(self) -> Self:
         return self
@@ -532,14 +543,16 @@ class Router:
             return found
         raise ConfigurationError(f"no route has a target {target!r}; evictions of it count nowhere")
 
-    def _keep(self, what: AuditRecord | Change) -> None:
+    def _keep(self, what: Told) -> Told:
+        """Number a record or a change, so that it is known by that wherever it is kept, and hand it over."""
         self._sequence += 1
         numbered = msgspec.structs.replace(what, writer=self._writer, sequence=self._sequence)
         for sink in self._sinks:
             sink.put(numbered)
+        return numbered
 
     def _changed(self, change: Change) -> None:
-        self._keep(change)
+        change = self._keep(change)
         if self._on_change is not None:
             self._on_change(change)
 
@@ -653,7 +666,7 @@ def _all_sinks(sinks: Iterable[TakesAll]) -> tuple[TakesAll, ...]:
         raise ConfigurationError(f"sinks is of type {type(sinks).__name__}; give a list, [JsonLines(…), …]")
     found = tuple(sinks)
     for sink in found:
-        if inspect.isclass(sink) or not callable(sink) or inspect.iscoroutinefunction(sink):
+        if inspect.isclass(sink) or not callable(sink) or never_runs(sink):
             raise ConfigurationError(
                 f"sinks holds {sink!r}, which takes no records; give callables that are not async,"
                 " such as JsonLines(…)"

@@ -10,19 +10,24 @@ from pathlib import Path
 import msgspec
 import pytest
 from click.testing import CliRunner, Result
+from house import BODY, House
+from hypothesis import given
+from hypothesis import strategies as st
 from mutants import mutants
 from random_sessions import session
 from random_turns import some_turn
 
-from turnout import AuditRecord, Change, Identity, JsonLines
+from turnout import AuditRecord, Change, Identity, JsonLines, Router, SqliteRecords
 from turnout.engine.audit import WhyPassedOver, encode
 from turnout.engine.cli import main
 from turnout.engine.context import SessionContext
-from turnout.engine.recordings import MAX_LINE, lines_of
+from turnout.engine.recordings import MAX_LINE, Numbers, lines_of
 from turnout.engine.replay import replay
 from turnout.engine.scenario import load
 from turnout.engine.simulation import play
-from turnout.engine.testing.conformance import NOW, overflow, refusal
+from turnout.engine.testing import ok, refusal
+from turnout.engine.testing.conformance import NOW, overflow
+from turnout.engine.testing.conformance import refusal as refused
 from turnout.machines import turn as turn_machine
 from turnout.machines.stepping import StepMachine
 from turnout.machines.vocabulary import RoutingFallbackReason
@@ -159,6 +164,37 @@ def test_files_are_read_line_by_line_and_what_is_no_record_is_told(tmp_path: Pat
     ]
 
 
+@given(st.lists(st.integers(1, 30)))
+def test_numbers_that_have_come_are_known_in_whatever_order(numbers: list[int]) -> None:
+    come, known = Numbers(), set[int]()
+    for number in numbers:
+        assert come.add(number) == (number not in known)
+        known.add(number)
+
+
+def test_a_record_is_read_once_however_many_sinks_have_kept_it(tmp_path: Path) -> None:
+    changes: list[Change] = []
+    house = House(
+        {"a": [refusal("context_window")], "b": [ok()] * 3},
+        on_record=JsonLines(tmp_path / "first.jsonl"),
+        on_change=changes.append,
+        sinks=[JsonLines(tmp_path / "records.jsonl"), SqliteRecords(tmp_path / "records.db")],
+    )
+
+    async def story(router: Router) -> None:
+        for _ in range(3):
+            await router.turn(BODY, session="s")
+        await router.restore("s", target="a")
+
+    house.play(story)
+    (tmp_path / "link.jsonl").symlink_to(tmp_path / "records.jsonl")
+    read = [line.record for line in lines_of([tmp_path, tmp_path / "records.jsonl"]) if line.record]
+    assert [record.sequence for record in read] == [1, 2, 3]
+    assert len(list(lines_of([tmp_path / "records.jsonl"]))) == 4
+    (change,) = changes
+    assert (change.writer, change.sequence) == (read[0].writer, 4)
+
+
 # -- the command
 
 
@@ -252,7 +288,7 @@ def test_what_no_turn_can_begin_with_is_told_and_left_out(records: Path, forged:
 
 
 def test_two_evictions_of_a_target_are_told_in_one_order_whatever_a_store_keeps_them_in() -> None:
-    first, second = overflow(9, at=NOW), refusal("image", at=NOW + 1)
+    first, second = overflow(9, at=NOW), refused("image", at=NOW + 1)
     one, other = SessionContext([first, second]), SessionContext([second, first])
     whose = first.target, first.fingerprint
     assert one.of(*whose) == other.of(*whose) == (first, second)

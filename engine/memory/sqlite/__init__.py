@@ -47,6 +47,7 @@ from turnout.engine.memory.sqlite.aside import (
     text,
     which,
 )
+from turnout.engine.memory.sqlite.log import keep_a_log, pragma
 from turnout.engine.memory.sqlite.rows import (
     Kept,
     column_of,
@@ -642,7 +643,7 @@ class SqliteMemory:
 
     def _open(self) -> Connection:
         if self._writing is not None and self._had is not None and not self._had.is_there():
-            self._had.make_way()
+            self._had.make_way("memory")
             self._let_go(as_it_is=True)
             self._passes.clear()
         if self._writing is None:
@@ -708,12 +709,12 @@ def _prepare(connection: sqlite3.Connection) -> None:
     connection.create_function("kept_namespace", 1, _again(kept_namespace), deterministic=True)
     connection.create_function("kept_id", 1, _again(kept_id), deterministic=True)
     connection.execute("BEGIN")  # one view of the three
-    application, version = _pragma(connection, "application_id"), _version(connection)
+    application, version = pragma(connection, "application_id"), _version(connection)
     tables = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
     connection.execute("COMMIT")
     if application != sql.APPLICATION_ID and (application, version, tables) != (0, 0, 0):
         raise _Unusable("it is the database of another application", "give another path")
-    _keep_a_log(connection)
+    keep_a_log(connection)
     if version < sql.SCHEMA:
         connection.execute("BEGIN IMMEDIATE")
         for done in range(_version(connection), sql.SCHEMA):  # none, if another process came first
@@ -727,20 +728,6 @@ def _prepare(connection: sqlite3.Connection) -> None:
 def _again(keep: Callable[[str], Kept]) -> Callable[[Kept], Kept]:
     """Keeps what an older version kept otherwise."""
     return lambda kept: keep(kept if isinstance(kept, str) else kept.decode("utf-8", "surrogatepass"))
-
-
-def _keep_a_log(connection: sqlite3.Connection) -> None:
-    """Switch to the write-ahead log, under which reads and writes do not wait for each other."""
-    patience = time.monotonic() + _pragma(connection, "busy_timeout") / 1000
-    while True:
-        try:
-            connection.execute("PRAGMA journal_mode = WAL")
-            return
-        except sqlite3.OperationalError as why:
-            # the busy timeout does not cover two processes that switch a new file at once
-            if code_of(why) != sqlite3.SQLITE_BUSY or time.monotonic() >= patience:
-                raise
-            time.sleep(0.001)
 
 
 def _cursor(session: Kept, agent: Kept) -> str:
@@ -769,9 +756,4 @@ def _kept(written: _Written) -> Kept:
 
 
 def _version(connection: sqlite3.Connection) -> int:
-    return _pragma(connection, "user_version")
-
-
-def _pragma(connection: sqlite3.Connection, name: str) -> int:
-    value: int = connection.execute(f"PRAGMA {name}").fetchone()[0]
-    return value
+    return pragma(connection, "user_version")

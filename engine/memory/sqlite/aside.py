@@ -177,8 +177,12 @@ class Opened(NamedTuple):
         """Whether it is what one finds at its path, and its log is too."""
         return which(self.names[0]) == self.files[0] and which(self.names[1]) == self.files[1]
 
-    def make_way(self) -> None:
-        """Leave the path to what is there now, which must not take this one's log for its own."""
+    def make_way(self, what: str) -> None:
+        """Leave the path to what is there now, which must not take this one's log for its own.
+
+        Args:
+            what: it is, for the log.
+        """
         (path, log, _), (file, ours, _) = self.names, self.files
         with _directory_locked(self.real, exclusive=True):
             # where only a link leads elsewhere now, the log stays with its file
@@ -186,7 +190,7 @@ class Opened(NamedTuple):
                 found = zip(_LOGS, self.files[1:], map(which, self.names[1:]), strict=True)
                 left = [suffix for suffix, had, there in found if had == there is not None]
                 _move(self.real, left, _LEFT)
-        LOG.warning("memory %s: it was deleted, renamed or replaced; what is there now is used", path)
+        LOG.warning("%s %s: it was deleted, renamed or replaced; what is there now is used", what, path)
 
 
 def lost_its_head(path: Path) -> bool:
