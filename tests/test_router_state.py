@@ -263,7 +263,9 @@ class Course:
         lost = self.ladder.get(name) != fingerprint or bool(self.out(name))
         if lost and server[1:] != (name, fingerprint):
             return Lives(server, server, self.lives.moves + 1)
-        return None if server[1:] == self.lives.last[1:] else replace(self.lives, last=server)
+        if server[1:] == self.lives.last[1:]:
+            return None
+        return Lives(server, server, -1)  # no home is moved, and none that was forgotten comes back
 
     def out(self, target: str) -> list[Row]:
         """What rules a target out."""

@@ -372,7 +372,7 @@ def test_a_sink_that_blocks_keeps_no_turn_and_what_is_dropped_is_counted_and_sho
     house.play(story)
     numbers = [record.sequence for record in taken]
     assert numbers == list(range(1, most + 2))
-    assert [record.sequence for record in house.records[:2]] == [1, 2]  # known by it wherever it is kept
+    assert house.records[0].sequence == 1  # known by it wherever it is kept
 
 
 def test_a_sink_that_raises_is_given_the_next_one(caplog: pytest.LogCaptureFixture) -> None:
