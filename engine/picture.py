@@ -30,6 +30,8 @@ def session(records: Sequence[AuditRecord]) -> str:
             asked, arrow = names[probe.target], "-->>" if probe.answered else "--x"
             lines.append(f"    session ->> {asked}: turn {number}")
             lines.append(f"    {asked} {arrow} session: {label(_said(probe, state))}")
+        if record.state == TurnState.FAILED:
+            lines.append(f"    Note over session: turn {number} failed")
     return "\n".join(lines) + "\n"
 
 

@@ -74,6 +74,13 @@ PASSED_OVER: Final[Mapping[str, Sign]] = {
 FAILED_TURN: Final = Sign("the turn failed", "M-6-1.5H6V1.5H-6Z", "#cf222e", "#f85149")
 SIGNS: Final[Mapping[str, Sign]] = {**PROBES, **BESIDE, **PASSED_OVER, "failed_turn": FAILED_TURN}
 
+_ENDED_BY: Final[Mapping[str, str]] = {
+    "advance": "no target was left",
+    "rejected": "the error went to the caller",
+    "expired": "the deadline had passed",
+    "cancelled": "the caller had gone",
+}
+"""What ended a turn, where that is no word of its own."""
 _LANES: Final[Mapping[str, float]] = {"context_window": -3.0, "capability": 3.0}
 """Where the bar of each reason runs beside the middle of its row: a target may be out for both."""
 
@@ -284,7 +291,8 @@ class _Block(NamedTuple):
         yield from self._numbers()
         for column in failed:
             x, low = _n(self.x(column.place)), _n(self.top + 18)
-            said = _safe(f"turn {column.number}: failed, {column.record.ended_by}")
+            ended_by = column.record.ended_by
+            said = _safe(f"turn {column.number}: failed, {_ENDED_BY.get(ended_by, ended_by)}")
             shape = f'<path d="M{x} {low}h{self.step}v3h-{self.step}Z"/>'
             yield f'<g class="failed_turn"><title>{said}</title>{shape}</g>'
 

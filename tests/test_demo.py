@@ -63,7 +63,7 @@ def test_what_skipping_would_have_cost_is_told_from_the_records_as_the_servers_c
     wrong, _ = play(tmp_path / "skip", on=WRONG)
     records = str(tmp_path / "evict" / story.RECORDS)
     told = CliRunner().invoke(main, ["whatif", records, "--policy", "capability=skip"]).output
-    paid = {line[:26].strip(): line.split() for line in told.splitlines()}["certain rejections"]
+    paid = {line[:25].strip(): line.split() for line in told.splitlines()}["certain rejections"]
     assert paid[2:4] == ["0", str(sum(wrong.values()) - sum(counted.values()))]
     page = (Path(__file__).parent.parent / "docs" / "records.md").read_text()
     table = page.split("turns of `turnout demo`:\n\n```\n")[1].split("```")[0]

@@ -381,6 +381,9 @@ def test_only_one_thing_is_printed_at_a_time(two: tuple[str, str], records: Path
 def test_what_is_not_there_is_told(records: Path, tmp_path: Path) -> None:
     missing = told("explain", "s9", "--records", records)
     assert (missing.exit_code, missing.stderr) == (1, "there is no record of session s9\n")
+    third = told("explain", "s1", "--records", records, "--turn", 3).stdout
+    name = json.loads(told("explain", "s1", "--records", records, "--turn", 3, "--json").stdout)["turn"]
+    assert told("explain", "s1", "--records", records, "--turn", name).stdout == third
     missing = told("explain", "s1", "--records", records, "--turn", 99)
     assert (missing.exit_code, missing.stderr) == (1, "there is no record of turn 99 of session s1\n")
     (tmp_path / "bad.jsonl").write_text("nonsense\n")

@@ -159,6 +159,8 @@ def test_a_session_has_an_arrow_to_and_from_each_probe(
         asked = [f"turn {n}" for n, record in enumerate(records, 1) for _ in record.probes]
         assert answer["arrows"][::2] == asked
         assert len(answer["arrows"]) == 2 * len(asked)
+        failed = [f"turn {n} failed" for n, record in enumerate(records, 1) if record.state == "failed"]
+        assert answer["notes"] == failed
 
 
 def test_a_turn_has_each_step_on_its_arrow_and_its_states_marked(

@@ -208,6 +208,29 @@ def test_a_target_is_known_by_its_address_and_model_whatever_it_is_called() -> N
     assert asked(OtherRoutes({"default": other}), records).assumed["probes"] == (2, 4)
 
 
+def test_else_it_is_known_by_its_name_and_model_and_what_is_in_no_record_is_told() -> None:
+    """A client of one's own has no address; a file must have one."""
+    records = played({"a": [refusal("capability", "image")], "b": [ok()] * 2}, [IMAGE, IMAGE])
+    ladder = [Target(name, base_url="http://elsewhere.example") for name in "acb"]
+    report = asked(OtherRoutes({"default": Route(id="default", ladder=ladder)}), records)
+    assert report.remarks == (
+        "known by name and model, at another address than in the records: a, b",
+        "in no record, so that nothing is known of it: c",
+    )
+    assert report.assumed["probes"][0] == 3
+    same = OtherRoutes({"default": Route(id="default", ladder=[ladder[0], ladder[2]])})
+    assert asked(same, records).assumed["probes"] == (3, 3)
+
+
+def test_a_target_without_a_price_costs_what_it_did() -> None:
+    at = {"base_url": "http://upstream.example", "max_retries": 0}
+    usage = {"prompt_tokens": 10, "completion_tokens": 0}
+    priced = [Target("a", price=Price(input=1e6, output=0), **at)]
+    records = played({"a": [ok(usage=usage)]}, [BODY], ladder=priced)
+    report = asked(OtherRoutes({"default": Route(id="default", ladder=[Target("a", **at)])}), records)
+    assert (report.recorded["cost"], report.assumed["cost"]) == (10, (10, 10))
+
+
 def test_a_pin_or_a_route_that_is_gone_is_told_and_counts_for_nothing() -> None:
     house = House({"a": [ok()] * 2})
     house.turn(pin="a")
@@ -454,8 +477,8 @@ def test_another_deployment_is_tried(records: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ((), "give either --policy"),
-        (("--policy", "capability=skip", "--deployment", "x.toml"), "give either --policy"),
+        ((), "give one of --policy"),
+        (("--policy", "capability=skip", "--deployment", "x.toml"), "give one of --policy"),
         (("--policy", "capability"), "is no change; give one like capability=skip"),
         (("--policy", "capabilty=skip"), "did you mean capability"),
         (("--policy", "capability=ignore"), "give one of evict, skip, surface"),

@@ -19,7 +19,7 @@ from turnout.engine.printable import printable, printable_json, printable_time
 @click.argument("session")
 @records_option
 @click.option("--namespace", default="", help="Of this namespace.")
-@click.option("--turn", "number", type=click.IntRange(min=1), metavar="N", help="Only its Nth turn.")
+@click.option("--turn", "which", metavar="N", help="Only its Nth turn, or the one with this id.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a turn.")
 @click.option(
     "--mermaid",
@@ -33,7 +33,7 @@ def command(
     session: str,
     paths: tuple[Path, ...],
     namespace: str,
-    number: int | None,
+    which: str | None,
     *,
     as_json: bool,
     mermaid: bool,
@@ -63,10 +63,10 @@ def command(
         if record.caller.namespace == namespace and kept_id(record.caller.session) == wanted
     ]
     told = account(session, records)
-    turns = [turn for turn in told.turns if number in (None, turn.number)]
+    turns = [turn for turn in told.turns if which in (None, str(turn.number), turn.turn)]
     if not turns:
-        which = f"turn {number} of " if records else ""
-        click.echo(f"there is no record of {which}session {printable(session)}", err=True)
+        missing = f"turn {which} of session {session}" if records else f"session {session}"
+        click.echo(printable(f"there is no record of {missing}"), err=True)
         ctx.exit(read.status or 1)
     if mermaid or as_svg:
         ordered = in_order(records)
@@ -75,7 +75,7 @@ def command(
         if as_svg:
             drawn = svg.session(session, shown, numbers)
         else:
-            drawn = picture.session(shown) if number is None else picture.turn(shown[0])
+            drawn = picture.session(shown) if which is None else picture.turn(shown[0])
         click.echo(drawn, nl=False)
         ctx.exit(read.status)
     if not as_json:

@@ -36,7 +36,7 @@ TELL_EVERY: Final = 10_000
 def command(ctx: click.Context, paths: tuple[Path, ...], intended: Path | None, *, as_json: bool) -> None:
     """Play recorded turns again on today's machines, without a network, and tell which go another way.
 
-    RECORDS are files of JSON lines, as `on_record=JsonLines(...)` writes them, or folders of such files. Of
+    RECORDS are files of records, of JSON lines or of SQLite, or folders of such. Of
     each turn that differs the first step that does is told, with a digest of what differs there: the same
     for all turns that differ so.
 

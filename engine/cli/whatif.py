@@ -28,12 +28,16 @@ NAMES: Final[Mapping[str, str]] = {
     "probes": "probes",
     "certain_rejections": "certain rejections",
     "failed": "turns that fail",
-    "newly_failed": "  and were served",
-    "newly_served": "turns served that failed",
+    "newly_failed": "  newly failing",
+    "newly_served": "  newly served",
     "seconds": "seconds of probes",
     "tokens_sent": "tokens sent, estimated",
     "cost": "cost of answers",
 }
+EXPLAINED: Final = (
+    "assumed:  what a target has refused in a conversation, it refuses again",
+    "possible: whatever targets may have done that is not recorded",
+)
 SHOWN: Final = 3
 """Ways of one turn that are told in words."""
 
@@ -84,6 +88,9 @@ def command(
     a conversation refuses it again (assumed); everything else is unknown, and the figures are ranges then:
     once if what is assumed holds, and once whatever targets may have done that is not recorded.
 
+    Routes of a deployment file are found by their ids, its targets by format, address and model id, else
+    by name and model id.
+
     \b
     Examples:
       turnout whatif records.jsonl --policy capability=skip
@@ -126,7 +133,7 @@ def command(
 
 def _rules(changes: tuple[tuple[str, str], ...], deployment: str | None) -> Rules:
     if bool(changes) == (deployment is not None):
-        raise click.UsageError("give either --policy, as in --policy capability=skip, or --deployment FILE.")
+        raise click.UsageError("give one of --policy, as in --policy capability=skip, and --deployment FILE.")
     if twice := [kind for kind, number in Counter(kind for kind, _ in changes).items() if number > 1]:
         raise click.UsageError(printable(f"--policy changes {', '.join(twice)} twice; give each kind once."))
     if deployment is None:
@@ -146,11 +153,11 @@ def _rules(changes: tuple[tuple[str, str], ...], deployment: str | None) -> Rule
 def _table(report: Report) -> Iterator[str]:
     yield f"{_counted(report.turns, 'turn')} of {_counted(report.sessions, 'session')}"
     yield ""
-    rows = [("", "recorded", "if it is as assumed", "whatever is unknown")]
+    rows = [("", "recorded", "assumed", "possible")]
     rows += [
         (
             name,
-            _number(report.recorded[key], key) if key not in _ONLY_CHANGES else "",
+            _number(report.recorded[key], key) if key not in _ONLY_CHANGES else "-",
             _range(report.assumed[key], key),
             _range(report.whatever[key], key),
         )
@@ -160,6 +167,8 @@ def _table(report: Report) -> Iterator[str]:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         yield "   ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip()
+    yield ""
+    yield from EXPLAINED
     yield from _remarks(report)
 
 
@@ -186,6 +195,7 @@ def _remarks(report: Report) -> Iterator[str]:
         ),
     )
     yield from (f"{_counted(number, noun)} {what}" for number, noun, what in told if number)
+    yield from map(printable, report.remarks)
 
 
 def _range(of: tuple[float, float], key: str) -> str:
@@ -208,7 +218,8 @@ def _counted(number: int, noun: str) -> str:
 def _in_words(told: Elsewhere) -> str:
     session = f" of session {told.session}" if told.session else ""
     ways = [*map(_path, told.would[:SHOWN])] or ["anything"]
-    ways += [f"{len(told.would) - SHOWN} other ways"] if len(told.would) > SHOWN else []
+    others = len(told.would) - SHOWN
+    ways += [_counted(others, "other way")] if others > 0 else []
     would = " or ".join(ways)
     return f"turn {told.turn}{session}: {_path(told.recorded)}; would be {would}"
 

@@ -134,6 +134,7 @@ def picture(before: Deployment, after: Deployment) -> str:
         lines += [f"        {line}" for line in _rungs(f"r{place}", _names(one), _names(other))]
         lines.append("    end")
     lines += ["    classDef added stroke:#2da44e,stroke-width:3px"]
+    lines += ["    classDef moved stroke:#9a6700,stroke-width:3px"]
     lines += ["    classDef removed stroke:#cf222e,stroke-width:3px,stroke-dasharray:6 4"]
     return "\n".join(lines) + "\n"
 
@@ -145,9 +146,9 @@ def _rungs(prefix: str, before: Sequence[str], after: Sequence[str]) -> Iterator
         if tag == "equal":
             marked += [(name, "") for name in before[low:high]]
         else:
-            marked += [(name, "removed") for name in before[low:high]]
-            marked += [(name, "added") for name in after[begin:end]]
-    words = {"": "", "added": " (new)", "removed": " (gone)"}
+            marked += [(name, "removed") for name in before[low:high] if name not in after]
+            marked += [(name, "moved" if name in before else "added") for name in after[begin:end]]
+    words = {"": "", "added": " (new)", "moved": " (moved)", "removed": " (gone)"}
     nodes = [f"{prefix}t{place}" for place in range(len(marked))]
     for node, (name, mark) in zip(nodes, marked, strict=True):
         yield f"{node}[{label(name + words[mark])}]" + (f":::{mark}" if mark else "")

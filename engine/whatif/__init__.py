@@ -84,6 +84,8 @@ class Report(Struct, frozen=True):
     then is guessed from the times that were recorded."""
     cost_unknown: int
     """Turns of which the cost is not known, although their target declares a price: no sum has it."""
+    remarks: tuple[str, ...]
+    """What is to be known of the rules, in words."""
 
 
 class WhatIf:
@@ -144,6 +146,7 @@ class WhatIf:
             out_of_order=self._out_of_order,
             overlapping=self._overlapping,
             cost_unknown=self._cost_unknown,
+            remarks=tuple(self._rules.remarks()),
         )
 
     def _keep(self, identity: Identity, session: _Session, record: AuditRecord) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple, Protocol
 
@@ -87,6 +87,10 @@ class Rules(Protocol):
         """
         ...
 
+    def remarks(self) -> Iterator[str]:
+        """What is to be known of it, by the records that were routed so far."""
+        ...
+
 
 class ChangedPolicy:
     """The recorded ladders and options, under a policy that differs.
@@ -113,6 +117,9 @@ class ChangedPolicy:
             options_of(tuple(record.options.items())) if record.options else NO_OPTIONS,
         )
 
+    def remarks(self) -> Iterator[str]:
+        return iter(())
+
 
 @lru_cache(maxsize=1024)
 def _changed(table: tuple[tuple[str, str], ...], changes: tuple[tuple[str, str], ...]) -> Policy:
@@ -121,7 +128,8 @@ def _changed(table: tuple[tuple[str, str], ...], changes: tuple[tuple[str, str],
 
 class OtherRoutes:
     """The routes of another deployment, by their ids. A target of it is a recorded one if it has the same
-    format, address and model id, whatever it is called and declares.
+    format, address and model id, whatever it is called and declares; else if it has the same name, format and
+    model id, and stands at another address.
     """
 
     def __init__(self, routes: Mapping[str, Route]) -> None:
@@ -130,6 +138,11 @@ class OtherRoutes:
         self._declared = {target.name: target for route in routes.values() for target in route.ladder}
         self._targets = {Refuser(t.name, t.fingerprint): t for t in self._declared.values()}
         """By what they are, and by what they were in the records."""
+        self._asked = dict[str, None]()
+        """Those of the ladders that were played."""
+        self._recorded = set[str]()
+        self._moved = dict[str, None]()
+        """Those that are known by their names, at another address."""
 
     def routing(self, record: AuditRecord) -> Routing:
         route = self._routes.get(record.route)
@@ -139,31 +152,53 @@ class OtherRoutes:
         if (routing := self._of.get(key)) is None:
             if len(self._of) >= _MOST_KNOWN:
                 self._of.clear()
-            now = _counterparts(record.ladder, route.ladder)
-            anywhere = _counterparts(record.ladder, list(self._declared.values())) | now
-            for rung in record.ladder:
-                if rung.target in anywhere:
-                    self._targets[Refuser(rung.target, rung.fingerprint)] = anywhere[rung.target]
-            routing = Routing(route.ladder, route.policy, route.options, now, self._targets)
-            self._of[key] = routing
+            routing = self._of[key] = self._meet(record, route)
         if record.pin and routing.name(record.pin) is None:
             raise ConfigurationError(f"it was pinned to {record.pin}, which its route has no longer")
         return routing
+
+    def remarks(self) -> Iterator[str]:
+        if moved := ", ".join(self._moved):
+            yield f"known by name and model, at another address than in the records: {moved}"
+        if missing := ", ".join(name for name in self._asked if name not in self._recorded):
+            yield f"in no record, so that nothing is known of it: {missing}"
+
+    def _meet(self, record: AuditRecord, route: Route) -> Routing:
+        """By what turns are routed that were recorded on a ladder."""
+        now = _counterparts(record.ladder, route.ladder)
+        anywhere = _counterparts(record.ladder, list(self._declared.values())) | now
+        for rung in record.ladder:
+            if (target := anywhere.get(rung.target)) is not None:
+                self._targets[Refuser(rung.target, rung.fingerprint)] = target
+                self._recorded.add(target.name)
+                if not _is_alike(target, rung):
+                    self._moved[target.name] = None
+        self._asked |= dict.fromkeys(target.name for target in route.ladder)
+        return Routing(route.ladder, route.policy, route.options, now, self._targets)
 
 
 _MOST_KNOWN: Final = 1_000
 
 
 def _counterparts(then: Sequence[Rung], now: Sequence[Target]) -> dict[str, Target]:
-    """Each recorded target that is still there, as it is now: first by their names, then whoever is alike."""
-    names = {target.name: target for target in now}
-    same = [rung for rung in then if rung.target in names and _is_alike(names[rung.target], rung)]
-    found = {rung.target: names.pop(rung.target) for rung in same}
-    for rung in then:
-        if rung.target not in found and (alike := [t for t in names.values() if _is_alike(t, rung)]):
-            found[rung.target] = names.pop(alike[0].name)
+    """Each recorded target that is still there, as it is now."""
+    left = {target.name: target for target in now}
+    found = dict[str, Target]()
+    for is_it in (_is_the_same, _is_alike, _has_its_name):
+        for rung in then:
+            if rung.target not in found:
+                for target in [target for target in left.values() if is_it(target, rung)][:1]:
+                    found[rung.target] = left.pop(target.name)
     return found
+
+
+def _is_the_same(target: Target, rung: Rung) -> bool:
+    return target.name == rung.target and _is_alike(target, rung)
 
 
 def _is_alike(target: Target, rung: Rung) -> bool:
     return target.format == rung.format and target.fingerprint_with(rung.limits) == rung.fingerprint
+
+
+def _has_its_name(target: Target, rung: Rung) -> bool:
+    return (target.name, target.format, target.model_id) == (rung.target, rung.format, rung.model)

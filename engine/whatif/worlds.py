@@ -115,14 +115,19 @@ class Case:
             for r in record.rereads
         ]
         self._unknown: list[Verdict] | None = None
-        self.priced = any(target.price is not None for target in routing.ladder)
+        self.priced = any(target.price is not None for target in routing.ladder) or any(
+            rung.price is not None for rung in record.ladder
+        )
 
     def cost(self, target: str, how: str) -> tuple[float, float]:
-        """The least and the most that a target's answer cost."""
+        """The least and the most that a target's answer cost, by what it costs now, else by what it did."""
         if how != RECORDED:
             return 0, inf if self.priced else 0
-        (served,) = [one for one in self.routing.ladder if one.name == target]
-        cost = pricing.cost(self.record.usage, served.price, served.format) or 0
+        (now,) = [one for one in self.routing.ladder if one.name == target]
+        price = now.price or next(
+            (r.price for r in self.record.ladder if r.target == self.record.served_by), None
+        )
+        cost = pricing.cost(self.record.usage, price, now.format) or 0
         return cost, cost
 
     def reread(self, probes: int, *, on_path: bool) -> tuple[tuple[Eviction, ...], Coolings] | None:

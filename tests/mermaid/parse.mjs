@@ -15,10 +15,13 @@ await mermaid.parse("stateDiagram-v2"); // it learns of its diagrams when it is 
 // what Mermaid writes entities as while it parses, and turns into entities again when it draws
 const drawn = (text) => String(text ?? "").replaceAll("ﬂ°°", "&#").replaceAll("ﬂ°", "&").replaceAll("¶ß", ";");
 
+const isNote = (message) => message.placement !== undefined;
+
 const READ = {
   sequence: (db) => ({
     nodes: [...db.getActors().values()].map((actor) => drawn(actor.description)),
-    arrows: db.getMessages().map((message) => drawn(message.message)),
+    arrows: db.getMessages().filter((message) => !isNote(message)).map((message) => drawn(message.message)),
+    notes: db.getMessages().filter(isNote).map((message) => drawn(message.message)),
   }),
   stateDiagram: (db) => ({
     nodes: [...db.getStates().keys()],
