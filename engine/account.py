@@ -374,8 +374,8 @@ class SessionLine(Struct):
 
     @property
     def spent(self) -> str:
-        """Its cost, in words; empty where none is known."""
-        return "" if self.cost is None else pricing.spent(self.cost, self.cost_unknown)
+        """Its cost, in words; empty where no target of it declares a price."""
+        return pricing.spent(self.cost, self.cost_unknown)
 
 
 def _add(known: list[str], more: Sequence[str]) -> None:

@@ -8,7 +8,7 @@ import sqlite3
 import stat
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
 
@@ -99,24 +99,39 @@ def lines_of(paths: Iterable[Path]) -> Iterator[Line]:
     read, come = set[tuple[int, int]](), defaultdict[str, Numbers](Numbers)
     for path in paths:
         unreadable: list[OSError] = []
-        for file in files_of(path, unreadable.append):
-            try:
-                with file.open("rb") as opened:
-                    there = os.fstat(opened.fileno())
-                    if (which := (there.st_dev, there.st_ino)) in read:
-                        continue
-                    if stat.S_ISREG(there.st_mode):
-                        read.add(which)
-                    of_sqlite = opened.peek(len(SQLITE)).startswith(SQLITE)
-                    for line in _rows(file) if of_sqlite else _lines(file, opened):
-                        record = line.record
-                        if record is None or not record.sequence or come[record.writer].add(record.sequence):
-                            yield line
-            except OSError as error:
-                unreadable.append(error)
+        yield from _new_lines(files_of(path, unreadable.append), read, come, unreadable)
+        # a file that was renamed meanwhile has not been read under the name that it had
+        again = files_of(path, lambda _: None) if os.path.isdir(path) else []  # noqa: PTH112
+        yield from _new_lines(again, read, come, unreadable)
         for why in unreadable:
             where = Path(os.fsdecode(why.filename or path))
             yield Line(where, 0, None, f"cannot be read: {why.strerror}")
+
+
+def _new_lines(
+    files: Iterable[Path],
+    read: set[tuple[int, int]],
+    come: Mapping[str, Numbers],
+    unreadable: list[OSError],
+) -> Iterator[Line]:
+    """The lines of files that were not read yet, with the records that have not come yet."""
+    told = {error.filename for error in unreadable}
+    for file in files:
+        try:
+            with file.open("rb") as opened:
+                there = os.fstat(opened.fileno())
+                if (which := (there.st_dev, there.st_ino)) in read:
+                    continue
+                if stat.S_ISREG(there.st_mode):
+                    read.add(which)
+                of_sqlite = opened.peek(len(SQLITE)).startswith(SQLITE)
+                for line in _rows(file) if of_sqlite else _lines(file, opened):
+                    record = line.record
+                    if record is None or not record.sequence or come[record.writer].add(record.sequence):
+                        yield line
+        except OSError as error:
+            if error.filename not in told:
+                unreadable.append(error)
 
 
 class Numbers:

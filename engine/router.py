@@ -8,6 +8,7 @@ import os
 import random
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from types import TracebackType
@@ -465,10 +466,14 @@ class Router:
     async def _close_sinks(self) -> None:
         if not self._sinks:
             return
+        # in a thread of its own: the loop's may be busy for long with what the embedder does
+        executor = ThreadPoolExecutor(1, "turnout-closing-sinks")
         try:
-            await asyncio.to_thread(close_all, self._sinks)
+            await asyncio.get_running_loop().run_in_executor(executor, close_all, self._sinks)
         except RuntimeError:  # no room for a thread: rather hold the loop up than lose what waits
             close_all(self._sinks)
+        finally:
+            executor.shutdown(wait=False)
 
     async def __aenter__(self) -> Self:
         return self

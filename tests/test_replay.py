@@ -195,6 +195,19 @@ def test_a_record_is_read_once_however_many_sinks_have_kept_it(tmp_path: Path) -
     assert (change.writer, change.sequence) == (read[0].writer, 4)
 
 
+def test_a_file_that_is_renamed_while_the_folder_is_read_is_read_all_the_same(tmp_path: Path) -> None:
+    write = JsonLines(tmp_path / "records.jsonl", max_bytes=3000)
+    records = [msgspec.structs.replace(RECORDS[0], turn=f"t{number:02}") for number in range(24)]
+    for record in records[:12]:
+        write(record)
+    reading = lines_of([tmp_path])
+    read = [next(reading)]
+    for record in records[12:]:
+        write(record)
+    read += reading
+    assert {line.record.turn for line in read if line.record} >= {record.turn for record in records[:12]}
+
+
 # -- the command
 
 

@@ -904,6 +904,8 @@ def test_a_file_of_rows_that_was_deleted_or_replaced_is_noticed(
         sink(a_record("three"))
     path.unlink()
     sink(a_record("four"))
+    for left in tmp_path.glob("records.db.left-*"):
+        left.unlink()
     assert sink.erase("nobody") == 0
     sink.close()
     assert turns_in(path) == ["four"]
@@ -949,6 +951,42 @@ def test_a_long_session_is_erased_by_its_digest_as_well(tmp_path: Path) -> None:
     sink(msgspec.structs.replace(a_record("one"), caller=Caller(session=LONG)))
     assert sink.erase(f"sha256:{hashlib.sha256(LONG.encode()).hexdigest()}") == 1
     sink.close()
+
+
+def test_what_may_be_in_the_log_of_a_file_that_was_there_before_is_told(tmp_path: Path) -> None:
+    sink = SqliteRecords(tmp_path / "records.db")
+    house = House({"a": [ok()] * 3}, on_record=sink)
+    house.turn(session="s")
+    (tmp_path / "records.db").unlink()
+    house.turn(session="other")
+    (left,) = tmp_path.glob("records.db.left-*-wal")
+    with pytest.raises(SinkTrouble, match=left.name):
+        sink.erase("s")
+    for file in tmp_path.glob("records.db.left-*"):
+        file.unlink()
+    assert sink.erase("s") == 0
+    sink.close()
+
+
+def test_closing_waits_for_no_thread_that_the_embedder_has_busy() -> None:
+    """The loop's own threads may be at something for long."""
+    released, taken = threading.Event(), list[Any]()
+
+    async def story() -> None:
+        loop = asyncio.get_running_loop()
+        busy = [loop.run_in_executor(None, released.wait) for _ in range(80)]
+        house = House({"a": [ok()]}, sinks=[taken.append])
+        router = house.router()
+        await router.turn(BODY, session="s")
+        await router.close()
+        assert len(taken) == 1
+        released.set()
+        await asyncio.gather(*busy)
+
+    try:
+        asyncio.run(asyncio.wait_for(story(), 60))
+    finally:
+        released.set()
 
 
 def test_what_is_erased_while_somebody_reads_is_said_to_be_in_the_file_still(

@@ -42,6 +42,7 @@ from turnout.engine.whatif.routing import ChangedPolicy, OtherRoutes, Rules
 AS_IT_WAS = ChangedPolicy({})
 FORGETFUL = ChangedPolicy({"capability": "skip"})
 COMPARED = ("probes", "certain_rejections", "failed", "tokens_sent")
+TOOLS = {**BODY, "tools": [{"type": "function", "function": {"name": "f", "parameters": {}}}]}
 IMAGE = {
     "messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://x/y"}}]}]
 }
@@ -378,6 +379,44 @@ def test_a_cost_that_is_not_known_is_in_no_sum_and_counted() -> None:
     answers = [ok(), ok(usage={"prompt_tokens": 10, "completion_tokens": 0})]
     report = asked(AS_IT_WAS, played({"a": answers}, [BODY] * 2, ladder=ladder))
     assert (report.recorded["cost"], report.whatever["cost"], report.cost_unknown) == (10, (10, 10), 1)
+
+
+def test_an_eviction_of_some_features_on_one_route_counts_on_another_for_those() -> None:
+    """What one route tells apart all do, and a target may refuse any of the features that are used."""
+    by_feature = Options(capability_scope="feature")
+    uses = {**IMAGE, **TOOLS, "response_format": {"type": "json_object"}}
+    needs = ({**IMAGE, **TOOLS}, uses)
+
+    def routes(x: str, y: str) -> list[Route]:
+        at = {"base_url": "http://upstream.example", "max_retries": 0}
+        ladders = {"x": x, "y": y}
+        return [
+            Route(
+                id=id_,
+                ladder=[Target(name, **at) for name in names],
+                options=by_feature if id_ == "x" else Options(),
+            )
+            for id_, names in ladders.items()
+        ]
+
+    def live(x: str, y: str) -> list[AuditRecord]:
+        house = House({"a": [refusal("capability", "image"), ok(), ok(), ok()], "b": [ok()] * 9})
+        del house.arguments["ladder"]
+        house.arguments["routes"] = routes(x, y)
+
+        async def story(router: Router) -> None:
+            for route, body in (("x", needs[1]), ("y", BODY), ("x", BODY), ("x", needs[0])):
+                with suppress(TurnFailed):
+                    await router.turn(body, session="s", route=route)
+                await house.clock.sleep(1)
+
+        house.play(story)
+        return house.records
+
+    recorded, lived = live("b", "b"), live("ab", "b")
+    report = asked(OtherRoutes({route.id: route for route in routes("ab", "b")}), recorded)
+    for key, value in measured(recorded, lived).items():
+        assert report.whatever[key][0] <= value <= report.whatever[key][1], key
 
 
 # -- bounds

@@ -178,21 +178,15 @@ _ONLY_CHANGES: Final = ("elsewhere", "newly_failed", "newly_served")
 
 def _remarks(report: Report) -> Iterator[str]:
     told = (
+        (report.too_many_ways, "session", "may have gone too many ways: anything is possible from there"),
+        (report.closed_early, "session", "closed early, as too many were open: what came later begins anew"),
+        (report.out_of_order, "turn", "came after a later one of the session: give files in order of time"),
         (
-            report.too_many_ways,
-            "session",
-            "may have gone too many ways: anything is thought possible from there",
-        ),
-        (
-            report.closed_early,
-            "session",
-            "closed early, since too many were open: what came later begins anew",
-        ),
-        (
-            report.out_of_order,
+            report.overlapping,
             "turn",
-            "came after a later one of its session: give the files in order of time",
+            "overlapped another of its session: what it knew of that is guessed",
         ),
+        (report.cost_unknown, "turn", "of unknown cost, as recorded: no sum has it"),
     )
     yield from (f"{_counted(number, noun)} {what}" for number, noun, what in told if number)
     yield from map(printable, report.remarks)

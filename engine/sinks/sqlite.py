@@ -22,6 +22,7 @@ from turnout.engine.memory.sqlite.aside import (
     Opened,
     code_of,
     has_a_log,
+    left_logs,
     opening,
     which,
 )
@@ -134,8 +135,8 @@ class SqliteRecords:
 
         Raises:
             SinkTrouble: they are removed, and nobody finds them any more; but somebody else is at the file,
-                and as long as that is so it holds their bytes. Erase the session again, until this is not
-                raised.
+                and as long as that is so it holds their bytes, or the log of a file that was replaced is
+                there still. Erase the session again, until this is not raised.
         """
         whose = as_id(namespace), _shown(session)
         with self._in_use():
@@ -145,6 +146,12 @@ class SqliteRecords:
                 f"records {self.path}: the session's records and changes are removed ({found} now), but the"
                 " file or its log still holds their bytes, because somebody is reading it; call erase again"
                 " when that has ended"
+            )
+        if left := ", ".join(path.name for path in left_logs(self.path)):
+            raise SinkTrouble(
+                f"records {self.path}: the session's records and changes are removed ({found} now), but the"
+                f" log of a file that was here before may hold some of them: {left}; remove that, and call"
+                " erase again"
             )
         return found
 

@@ -31,6 +31,10 @@ class Routing(NamedTuple):
     options: Options
     now: Mapping[str, Target] | None = None
     """What the targets of the record are now, by the names of then. None: what they were."""
+    by_size: bool = False
+    by_feature: bool = False
+    """Whether any route goes by the sizes, or the features, that an eviction is of: then sessions are told
+    apart by them."""
     known: Mapping[Refuser, Target] = {}
     """The same of all targets that were in any record so far, by what they were."""
 
@@ -109,16 +113,30 @@ class ChangedPolicy:
         if ErrorKind.AUTH in changes:
             changes[FORBIDDEN] = changes[ErrorKind.AUTH]
         self._changes = tuple(changes.items())
+        self._by_size = self._by_feature = False
 
     def routing(self, record: AuditRecord) -> Routing:
+        options = options_of(tuple(record.options.items())) if record.options else NO_OPTIONS
+        self._by_size = self._by_size or _by_size(options)
+        self._by_feature = self._by_feature or _by_feature(options)
         return Routing(
             [target_of(rung) for rung in record.ladder],
             _changed(tuple(record.policy.items()), self._changes),
-            options_of(tuple(record.options.items())) if record.options else NO_OPTIONS,
+            options,
+            by_size=self._by_size,
+            by_feature=self._by_feature,
         )
 
     def remarks(self) -> Iterator[str]:
         return iter(())
+
+
+def _by_size(options: Options) -> bool:
+    return options.readmit_below is not None
+
+
+def _by_feature(options: Options) -> bool:
+    return options.capability_scope == "feature"
 
 
 @lru_cache(maxsize=1024)
@@ -174,7 +192,16 @@ class OtherRoutes:
                 if not _is_alike(target, rung):
                     self._moved[target.name] = None
         self._asked |= dict.fromkeys(target.name for target in route.ladder)
-        return Routing(route.ladder, route.policy, route.options, now, self._targets)
+        options = [route.options for route in self._routes.values()]
+        return Routing(
+            route.ladder,
+            route.policy,
+            route.options,
+            now,
+            any(map(_by_size, options)),
+            any(map(_by_feature, options)),
+            self._targets,
+        )
 
 
 _MOST_KNOWN: Final = 1_000

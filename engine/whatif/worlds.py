@@ -8,6 +8,7 @@ leave a session alike are one world from then on, with the least and the most th
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import combinations, islice
 from math import inf
 from typing import Any, Final, NamedTuple, get_args
 
@@ -16,7 +17,6 @@ from turnout.engine.audit import AttemptRecord, AuditRecord, ProbeRecord
 from turnout.engine.classify.verdict import Evidence, Feature, Verdict
 from turnout.engine.context import Eviction, Key, SessionContext
 from turnout.engine.habits import MOST_TOKENS, Home
-from turnout.engine.policy import EVICTED_AS
 from turnout.engine.refusals import Refusal, Refusals, Refuser, refusal
 from turnout.engine.selection import Coolings
 from turnout.engine.turn import Interruption, Turn
@@ -75,7 +75,7 @@ Alike = tuple[Any, ...]
 
 
 def _alike(world: World, context: SessionContext, routing: Routing) -> Alike:
-    sizes, features = routing.options.readmit_below is not None, routing.options.capability_scope == "feature"
+    sizes, features = routing.by_size, routing.by_feature
     standing, at = [], 0.0
     for eviction in context.evictions:  # the oldest first: of their times only the order counts
         size, refused = eviction.size if sizes else None, eviction.refused if features else None
@@ -164,7 +164,8 @@ class Case:
     def unknown(self) -> list[Verdict]:
         """What a target of which nothing is known may say, as far as it makes a difference here."""
         if self._unknown is None:
-            self._unknown = list(_apart(self.routing, self.needs))
+            # each of them is a way: beyond so many there are too many ways
+            self._unknown = list(islice(_apart(self.routing, self.needs), MOST_WAYS))
         return self._unknown
 
     def turn(self, world: World) -> Turn:
@@ -203,11 +204,10 @@ def _apart(routing: Routing, needs: frozenset[str]) -> Iterator[Verdict]:
 
 def _sorts(routing: Routing, needs: frozenset[str]) -> Iterator[tuple[ErrorKind, tuple[str, ...]]]:
     yield ErrorKind.CONTEXT_WINDOW, ()
-    if routing.options.capability_scope == "feature":
+    if routing.by_feature:
         used = sorted(needs - _ALWAYS)
-        yield from ((ErrorKind.CAPABILITY, (feature,)) for feature in used)
-        if len(used) > 1:
-            yield ErrorKind.CAPABILITY, tuple(used)
+        for number in range(1, len(used) + 1):
+            yield from ((ErrorKind.CAPABILITY, features) for features in combinations(used, number))
     yield from ((kind, ()) for kind in ErrorKind)
 
 
@@ -347,14 +347,15 @@ class Way:
     def _count_refusal(
         self, name: str, outcome: _Outcome, case: Case, world: World, suspects: set[str]
     ) -> None:
-        if outcome.verdict is None or outcome.committed or outcome.verdict.kind not in EVICTED_AS:
+        if outcome.verdict is None or outcome.committed:
             return
-        size = case.size
         by = case.refuser(name)
-        certain = any(one.by == by and one.concerns(case.needs, size) for one in world.refused)
+        if (told := refusal(by, outcome.verdict, case.needs, case.size)) is None:
+            return
+        certain = any(one.by == by and one.concerns(case.needs, case.size) for one in world.refused)
         self.certain += certain
         self.maybe_certain += certain or name in suspects
-        if outcome.how != UNKNOWN and (told := refusal(by, outcome.verdict, case.needs, size)) is not None:
+        if outcome.how != UNKNOWN:
             self.refused |= {told}
 
     def _is_interrupted(self, case: Case, state: str) -> bool:

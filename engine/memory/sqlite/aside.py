@@ -17,6 +17,7 @@ against it:
 
 from __future__ import annotations
 
+import glob
 import itertools
 import logging
 import os
@@ -190,7 +191,20 @@ class Opened(NamedTuple):
                 found = zip(_LOGS, self.files[1:], map(which, self.names[1:]), strict=True)
                 left = [suffix for suffix, had, there in found if had == there is not None]
                 _move(self.real, left, _LEFT)
-        LOG.warning("%s %s: it was deleted, renamed or replaced; what is there now is used", what, path)
+        LOG.warning(
+            "%s %s: it was deleted, renamed or replaced; what is there now is used, and what was in its log"
+            " is in %s%s…",
+            what,
+            path,
+            self.real,
+            _LEFT,
+        )
+
+
+def left_logs(path: Path) -> list[Path]:
+    """The logs of files that had the path before, where they were put when those were moved away."""
+    file = Path(os.path.realpath(path))
+    return sorted(file.parent.glob(f"{glob.escape(file.name + _LEFT)}*-wal"))
 
 
 def lost_its_head(path: Path) -> bool:
