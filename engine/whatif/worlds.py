@@ -8,6 +8,7 @@ leave a session alike are one world from then on, with the least and the most th
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from itertools import combinations, islice
 from math import inf
 from typing import Any, Final, NamedTuple, get_args
@@ -17,6 +18,7 @@ from turnout.engine.audit import AttemptRecord, AuditRecord, ProbeRecord
 from turnout.engine.classify.verdict import Evidence, Feature, Verdict
 from turnout.engine.context import Eviction, Key, SessionContext
 from turnout.engine.habits import MOST_TOKENS, Home
+from turnout.engine.policy import Policy
 from turnout.engine.refusals import Refusal, Refusals, Refuser, refusal
 from turnout.engine.selection import Coolings
 from turnout.engine.turn import Interruption, Turn
@@ -114,7 +116,7 @@ class Case:
             ((r.before_step + 1) // 3, routing.evictions(r.evictions), routing.coolings(r.cooling))
             for r in record.rereads
         ]
-        self._unknown: list[Verdict] | None = None
+        self._gates = any(target.limited for target in routing.ladder)
         self.priced = any(target.price is not None for target in routing.ladder) or any(
             rung.price is not None for rung in record.ladder
         )
@@ -161,12 +163,17 @@ class Case:
         """Who a target of the ladder is."""
         return self._refusers[name]
 
-    def unknown(self) -> list[Verdict]:
-        """What a target of which nothing is known may say, as far as it makes a difference here."""
-        if self._unknown is None:
-            # each of them is a way: beyond so many there are too many ways
-            self._unknown = list(islice(_apart(self.routing, self.needs), MOST_WAYS))
-        return self._unknown
+    def unknown(self, beside: Verdict | None) -> Iterator[Verdict]:
+        """What a target may say of which nothing is known, as far as it makes a difference here.
+
+        Args:
+            beside: what it is assumed to say. What comes to the same is not told again.
+        """
+        policy = self.routing.policy
+        assumed = None if beside is None else _effect(policy, beside, gates=self._gates)
+        for verdict in _apart(policy, self.needs, by_feature=self.routing.by_feature, gates=self._gates):
+            if assumed is None or _effect(policy, verdict, gates=self._gates) != assumed:
+                yield verdict
 
     def turn(self, world: World) -> Turn:
         """The turn as it begins in a world."""
@@ -188,23 +195,35 @@ class Case:
         )
 
 
-def _apart(routing: Routing, needs: frozenset[str]) -> Iterator[Verdict]:
-    """A refusal of each sort that the policy tells apart, those first that tell of later turns."""
-    gates = any(target.limited for target in routing.ladder)
-    found = set()
-    for kind, features in _sorts(routing, needs):
+@lru_cache(maxsize=4096)
+def _apart(policy: Policy, needs: frozenset[str], *, by_feature: bool, gates: bool) -> tuple[Verdict, ...]:
+    """A refusal of each sort that a policy tells apart, those first that tell of later turns.
+
+    Args:
+        by_feature: whether evictions go by what was refused.
+        gates: whether an overflow rules smaller windows out, too.
+    """
+    found: dict[_Effect, Verdict] = {}
+    # each of them is a way: beyond so many there are too many ways
+    for kind, features in islice(_sorts(needs, by_feature=by_feature), MOST_WAYS):
         verdict = Verdict(kind=kind, evidence=Evidence(UNKNOWN), features=features)
-        reason = routing.policy.reason(verdict)
-        overflow = kind is ErrorKind.CONTEXT_WINDOW and gates  # it rules smaller windows out, too
-        leads_to = reason, overflow, features if reason is RoutingFallbackReason.CAPABILITY else ()
-        if leads_to not in found:
-            found.add(leads_to)
-            yield verdict
+        found.setdefault(_effect(policy, verdict, gates=gates), verdict)
+    return tuple(found.values())
 
 
-def _sorts(routing: Routing, needs: frozenset[str]) -> Iterator[tuple[ErrorKind, tuple[str, ...]]]:
+_Effect = tuple[RoutingFallbackReason | None, bool, tuple[str, ...]]
+
+
+def _effect(policy: Policy, verdict: Verdict, *, gates: bool) -> _Effect:
+    """What comes of a refusal, for the turn and for those after it."""
+    reason = policy.reason(verdict)
+    overflow = verdict.kind is ErrorKind.CONTEXT_WINDOW and gates
+    return reason, overflow, verdict.features if reason is RoutingFallbackReason.CAPABILITY else ()
+
+
+def _sorts(needs: frozenset[str], *, by_feature: bool) -> Iterator[tuple[ErrorKind, tuple[str, ...]]]:
     yield ErrorKind.CONTEXT_WINDOW, ()
-    if routing.by_feature:
+    if by_feature:
         used = sorted(needs - _ALWAYS)
         for number in range(1, len(used) + 1):
             yield from ((ErrorKind.CAPABILITY, features) for features in combinations(used, number))
@@ -234,6 +253,7 @@ class Way:
 
     __slots__ = (
         "asked",
+        "assumed_certain",
         "assumed_secs",
         "at",
         "certain",
@@ -260,7 +280,8 @@ class Way:
         """Whether it has asked as was recorded so far."""
         self.holds = True
         """Whether everyone has refused who is known to."""
-        self.certain = self.maybe_certain = 0
+        self.certain = self.assumed_certain = self.maybe_certain = 0
+        """Of those that are certain, how many are only assumed; and how many there may have been."""
         self.doubtful = 0
         """Probes that may not have come to be."""
         self.secs = self.assumed_secs = 0.0
@@ -299,7 +320,7 @@ class Way:
             yield _Outcome(refused.verdict, ASSUMED, secs=refused.secs)
         holds = refused is None
         yield _Outcome(how=UNKNOWN, holds=holds, secs=None)
-        for verdict in case.unknown():
+        for verdict in case.unknown(None if refused is None else refused.verdict):
             yield _Outcome(verdict, UNKNOWN, holds, secs=None)
 
     def take(self, outcome: _Outcome, case: Case, world: World, suspects: set[str]) -> None:
@@ -354,6 +375,7 @@ class Way:
             return
         certain = any(one.by == by and one.concerns(case.needs, case.size) for one in world.refused)
         self.certain += certain
+        self.assumed_certain += certain and outcome.how == ASSUMED
         self.maybe_certain += certain or name in suspects
         if outcome.how != UNKNOWN:
             self.refused |= {told}
@@ -384,14 +406,16 @@ class Way:
         elsewhere = self.elsewhere(case)
         sure = probes - self.doubtful
         cost = case.cost(self.asked[-1], self.marks[-1]) if served else (0, 0)
-        low: Figures = (elsewhere, sure, self.certain, *rest, self.secs, sure * size, cost[0])
+        certain = self.certain - self.assumed_certain  # it may have been refused for anything else
+        low: Figures = (elsewhere, sure, certain, *rest, self.secs, sure * size, cost[0])
         most = inf if self.open_ended or ASSUMED in self.marks else self.secs
         high: Figures = (elsewhere, probes, self.maybe_certain, *rest, most, probes * size, cost[1])
         if not self.holds:
             return (low, high), None
         secs = self.secs + self.assumed_secs
         most = inf if self.open_ended else secs
-        return (low, high), ((*low[:6], secs, *low[7:]), (*high[:6], most, *high[7:]))
+        least = (elsewhere, sure, self.certain, *rest, secs, *low[7:])
+        return (low, high), (least, (*high[:6], most, *high[7:]))
 
     def leads_to(self, world: World, case: Case) -> tuple[Alike, World]:
         """The world after it, and what makes it like others."""
