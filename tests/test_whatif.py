@@ -36,7 +36,7 @@ from turnout.engine.errors import ConfigurationError
 from turnout.engine.route import Route
 from turnout.engine.testing import Hang, ok, refusal
 from turnout.engine.whatif import Report, WhatIf
-from turnout.engine.whatif import worlds as whatif_worlds
+from turnout.engine.whatif import cases as whatif_cases
 from turnout.engine.whatif.routing import ChangedPolicy, OtherRoutes, Rules
 
 AS_IT_WAS = ChangedPolicy({})
@@ -80,7 +80,7 @@ def test_the_rules_that_were_in_force_change_nothing(seed: int) -> None:
     assert [whatif.take(record) for record in session(seed)].count(None) > 2
     report = whatif.report()
     for key, value in report.recorded.items():
-        assert report.assumed[key] == report.whatever[key] == (value, value), key
+        assert report.assumed[key] == report.possible[key] == (value, value), key
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -130,7 +130,7 @@ def test_what_a_live_run_comes_to_lies_in_the_range(seed: int) -> None:
         live, rules = upstreams.live(routes), OtherRoutes({route.id: route for route in routes})
     report, came_to = asked(rules, recorded), measured(recorded, live)
     for key, value in came_to.items():
-        low, high = report.whatever[key]
+        low, high = report.possible[key]
         assert low - 1e-6 <= value <= high + 1e-6, key
         low, high = report.assumed[key]
         assert low - 1e-6 <= value <= high + 1e-6 or not steady, key
@@ -204,7 +204,7 @@ def test_a_target_is_known_by_its_address_and_model_whatever_it_is_called() -> N
     at = {"base_url": "http://upstream.example"}
     renamed = Route(id="default", ladder=[Target("b", **at), Target("first", model="a", **at)])
     report = asked(OtherRoutes({"default": renamed}), records)
-    assert report.assumed["probes"] == report.whatever["probes"] == (2, 2)
+    assert report.assumed["probes"] == report.possible["probes"] == (2, 2)
     other = Route(id="default", ladder=[Target("a", model="another", **at), Target("b", **at)])
     assert asked(OtherRoutes({"default": other}), records).assumed["probes"] == (2, 4)
 
@@ -289,7 +289,7 @@ def test_a_caller_who_left_leaves_where_the_turn_goes_the_same_way(leaves_at: fl
     house = House({"a": [refusal("capability", "image")], "b": [ok(), Hang()]}, deadline_secs=leaves_at)
     house.play(story)
     assert house.records[1].ended_by == "expired"
-    assert asked(AS_IT_WAS, house.records).whatever["elsewhere"] == (0, 0)
+    assert asked(AS_IT_WAS, house.records).possible["elsewhere"] == (0, 0)
     report = asked(FORGETFUL, house.records)
     assert report.assumed["probes"] == (2, 4)
     assert report.assumed["failed"] == (0, 1)
@@ -348,8 +348,8 @@ def test_turns_that_overlap_change_nothing_under_the_rules_that_were_in_force() 
     clock.run(story())
     assert [len(record.probes) for record in records] == [2, 2, 1]
     report = asked(AS_IT_WAS, records)
-    assert report.whatever["elsewhere"] == (0, 0)
-    assert report.whatever["probes"] == (5, 5)
+    assert report.possible["elsewhere"] == (0, 0)
+    assert report.possible["probes"] == (5, 5)
     assert report.overlapping == 1
     skipped = [replace(record, policy={**record.policy, "capability": "skip"}) for record in records]
     assert asked(AS_IT_WAS, skipped).overlapping == 1
@@ -378,7 +378,7 @@ def test_a_cost_that_is_not_known_is_in_no_sum_and_counted() -> None:
     ladder = [Target("a", price=Price(input=1e6, output=0), **at)]
     answers = [ok(), ok(usage={"prompt_tokens": 10, "completion_tokens": 0})]
     report = asked(AS_IT_WAS, played({"a": answers}, [BODY] * 2, ladder=ladder))
-    assert (report.recorded["cost"], report.whatever["cost"], report.cost_unknown) == (10, (10, 10), 1)
+    assert (report.recorded["cost"], report.possible["cost"], report.cost_unknown) == (10, (10, 10), 1)
 
 
 def test_an_eviction_of_some_features_on_one_route_counts_on_another_for_those() -> None:
@@ -416,7 +416,7 @@ def test_an_eviction_of_some_features_on_one_route_counts_on_another_for_those()
     recorded, lived = live("b", "b"), live("ab", "b")
     report = asked(OtherRoutes({route.id: route for route in routes("ab", "b")}), recorded)
     for key, value in measured(recorded, lived).items():
-        assert report.whatever[key][0] <= value <= report.whatever[key][1], key
+        assert report.possible[key][0] <= value <= report.possible[key][1], key
 
 
 # -- bounds
@@ -448,9 +448,9 @@ def test_too_many_ways_make_the_range_wide_and_never_wrong(monkeypatch: pytest.M
     given_up = asked(FORGETFUL, recorded)
     assert given_up.too_many_ways == 1
     for key, value in measured(recorded, live).items():
-        assert given_up.whatever[key][0] <= exact.whatever[key][0] <= value
-        assert value <= exact.whatever[key][1] <= given_up.whatever[key][1]
-    assert whatif_worlds.MOST_WAYS > 100
+        assert given_up.possible[key][0] <= exact.possible[key][0] <= value
+        assert value <= exact.possible[key][1] <= given_up.possible[key][1]
+    assert whatif_cases.MOST_WAYS > 100
 
 
 def test_turns_that_come_too_late_are_counted() -> None:
@@ -490,7 +490,7 @@ def test_in_json_each_turn_and_the_end_are_an_object_and_no_number_is_infinite(r
     shown = told(records, "--policy", "capability=skip", "--turns", "--json").stdout.splitlines()
     *turns, report = map(json.loads, shown)
     assert [turn["turn"] for turn in turns] == ["t2", "t3"]
-    assert report["whatever"]["seconds"][1] is None
+    assert report["possible"]["seconds"][1] is None
     assert report["recorded"]["probes"] == 4
 
 

@@ -159,10 +159,10 @@ def _table(report: Report) -> Iterator[str]:
             name,
             _number(report.recorded[key], key) if key not in _ONLY_CHANGES else "-",
             _range(report.assumed[key], key),
-            _range(report.whatever[key], key),
+            _range(report.possible[key], key),
         )
         for key, name in NAMES.items()
-        if key != "cost" or report.recorded[key] or report.whatever[key][1]  # some price is declared
+        if key != "cost" or report.recorded[key] or report.possible[key][1]  # some price is declared
     ]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:

@@ -22,24 +22,18 @@ from turnout.engine.audit import AuditRecord
 from turnout.engine.context import Eviction, Identity, Key
 from turnout.engine.errors import ConfigurationError
 from turnout.engine.refusals import Refusals, Refuser, refusals_of, verdict_of
+from turnout.engine.whatif.cases import MOST_WAYS, Case, secs_of
 from turnout.engine.whatif.routing import Rules
 from turnout.engine.whatif.totals import FIGURES, NOTHING, ZERO, Figures, Range, either, plus, widest
-from turnout.engine.whatif.worlds import (
-    MOST_WAYS,
-    MOST_WORLDS,
-    Alike,
-    Case,
-    Known,
-    Way,
-    World,
-    follow,
-    secs_of,
-)
+from turnout.engine.whatif.ways import Known, Way, follow
+from turnout.engine.whatif.worlds import Alike, World
 from turnout.machines.vocabulary import TurnState
 
 MOST_SESSIONS: Final = 50_000
 """Sessions, and agents of sessions, that are kept at a time. Of more, the one that was heard of least
 recently is closed: what comes of it later is played from its own record alone."""
+MOST_WORLDS: Final = 32
+"""Worlds of one session that are told apart."""
 LATE_SECS: Final = 1.0
 """How much earlier than the one before a turn of a session may have ended: clocks differ."""
 
@@ -71,7 +65,7 @@ class Report(Struct, frozen=True):
     recorded: Mapping[str, float]
     assumed: Mapping[str, tuple[float, float]]
     """From the least to the most, if every target goes on refusing what it has refused."""
-    whatever: Mapping[str, tuple[float, float]]
+    possible: Mapping[str, tuple[float, float]]
     """From the least to the most, whatever any target may have done that is not recorded."""
     closed_early: int
     """Sessions, or agents of sessions, that were closed since there were too many."""
@@ -104,7 +98,7 @@ class WhatIf:
         self._agents: dict[tuple[str, str], set[Identity]] = {}
         """Those of each session that are open."""
         self._recorded: Figures = ZERO
-        self._assumed = self._whatever = NOTHING
+        self._assumed = self._possible = NOTHING
         self._turns = self._sessions = self._closed_early = self._too_many_ways = 0
         self._out_of_order = self._overlapping = self._cost_unknown = 0
 
@@ -140,7 +134,7 @@ class WhatIf:
             sessions=self._sessions,
             recorded=dict(zip(FIGURES, self._recorded, strict=True)),
             assumed=_by_name(self._assumed),
-            whatever=_by_name(self._whatever),
+            possible=_by_name(self._possible),
             closed_early=self._closed_early,
             too_many_ways=self._too_many_ways,
             out_of_order=self._out_of_order,
@@ -179,8 +173,8 @@ class WhatIf:
     def _add(self, session: _Session) -> None:
         self._too_many_ways += session.too_many_ways
         self._recorded = tuple(map(add, self._recorded, session.recorded))
-        whatever, assumed = session.comes_to()
-        self._whatever = plus(self._whatever, whatever)
+        possible, assumed = session.comes_to()
+        self._possible = plus(self._possible, possible)
         self._assumed = plus(self._assumed, assumed)
 
 
@@ -217,9 +211,9 @@ class _Session:
             served = record.state == TurnState.SERVED
             ladder, size = case.routing.ladder, case.size or 0
             anything = widest(len(ladder), size, served=served, priced=case.priced)
-            ((world, whatever, _),) = self._worlds.values()
-            whatever = plus(whatever, anything)
-            self._worlds = {(): (world, whatever, whatever)}
+            ((world, possible, _),) = self._worlds.values()
+            possible = plus(possible, anything)
+            self._worlds = {(): (world, possible, possible)}
         self._learn(case)
         self._standing = {e.key: e for e in record.standings_after}
         self.turns += 1
@@ -232,10 +226,10 @@ class _Session:
 
     def comes_to(self) -> tuple[Range, Range]:
         """What its turns come to whatever anyone did, and if everyone refused who is known to."""
-        whatever = assumed = None
+        possible = assumed = None
         for _, one, other in self._worlds.values():
-            whatever, assumed = either(whatever, one), either(assumed, other)
-        return whatever or NOTHING, assumed or NOTHING
+            possible, assumed = either(possible, one), either(assumed, other)
+        return possible or NOTHING, assumed or NOTHING
 
     def _ways(self, case: Case) -> list[Way] | None:
         """Every way that the turn goes if everyone refuses who is known to; None: there are too many."""
@@ -245,14 +239,14 @@ class _Session:
         found: list[Way] = []
         followed = 0
         suspects: set[str] = set()
-        for world, whatever, assumed in self._worlds.values():
+        for world, possible, assumed in self._worlds.values():
             ways = follow(case, world, self._known, self._suspects, MOST_WAYS - followed)
             if ways is None:
                 return None
             followed += len(ways)
             for way in ways:
                 any_figures, figures = way.figures(case)
-                one = plus(whatever, any_figures)
+                one = plus(possible, any_figures)
                 other = None if assumed is None or figures is None else plus(assumed, figures)
                 if other is not None:
                     found.append(way)
@@ -271,9 +265,9 @@ class _Session:
 
     def _give_up(self) -> None:
         """From now on anything may be."""
-        whatever, _ = self.comes_to()
+        possible, _ = self.comes_to()
         self.too_many_ways = True
-        self._worlds = {(): (World(), whatever, whatever)}
+        self._worlds = {(): (World(), possible, possible)}
 
     def _measured(self, case: Case) -> Figures:
         """What a turn came to as it was recorded."""
