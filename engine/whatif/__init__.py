@@ -32,7 +32,7 @@ from turnout.machines.vocabulary import TurnState
 MOST_SESSIONS: Final = 50_000
 """Sessions, and agents of sessions, that are kept at a time. Of more, the one that was heard of least
 recently is closed: what comes of it later is played from its own record alone."""
-MOST_WORLDS: Final = 32
+MOST_WORLDS: Final = 16
 """Worlds of one session that are told apart."""
 LATE_SECS: Final = 1.0
 """How much earlier than the one before a turn of a session may have ended: clocks differ."""

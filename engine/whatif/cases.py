@@ -25,7 +25,7 @@ from turnout.engine.whatif.routing import Routing
 from turnout.engine.whatif.worlds import World
 from turnout.machines.vocabulary import ErrorKind, RoutingFallbackReason, TurnState
 
-MOST_WAYS: Final = 128
+MOST_WAYS: Final = 64
 """Ways that one turn is followed on, over all worlds of its session."""
 
 RECORDED: Final = ""
