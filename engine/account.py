@@ -8,10 +8,13 @@ from typing import Final, NamedTuple
 from msgspec import Struct, structs
 
 from turnout.engine import pricing
-from turnout.engine.audit import AuditRecord, PassedOver, ProbeRecord, Rung
+from turnout.engine.audit import AuditRecord, PassedOver, ProbeRecord
 from turnout.engine.context import Cause, Eviction
+from turnout.engine.errors import ConfigurationError
 from turnout.engine.habits import Place
 from turnout.engine.refusals import Refusal, Refuser, refusal
+from turnout.engine.replay import options_of
+from turnout.engine.selection import NO_OPTIONS, Options, Wants, applies
 from turnout.machines.vocabulary import RoutingFallbackReason
 
 
@@ -171,7 +174,6 @@ class _Session:
         not_asked = [self._passed_over(over, record) for over in record.passed_over]
         not_asked += [NotAsked(left.target, str(left.why)) for left in record.not_tried]
         places = {rung.target: place for place, rung in enumerate(record.ladder)}
-        cost, cost_unknown = _cost(record)
         return TurnAccount(
             number=number,
             turn=record.turn,
@@ -187,8 +189,8 @@ class _Session:
             restored=tuple(dict.fromkeys(eviction.target for eviction in record.restored)),
             lifted=tuple(dict.fromkeys(eviction.target for eviction in record.lifted)),
             home=self._new_home(record),
-            cost=cost,
-            cost_unknown=cost_unknown,
+            cost=record.cost,
+            cost_unknown=record.cost_unknown,
             switch=_switch(record, self._before.get(number)),
             notes=record.notes,
         )
@@ -204,11 +206,12 @@ class _Session:
     def _note_refusals(self, number: int, record: AuditRecord) -> None:
         needs = frozenset(record.needs)
         for probe in record.probes:
-            told = None
-            if probe.verdict is not None and probe.reason in _LASTING:
-                told = refusal(Refuser(probe.target, ""), probe.verdict, needs, record.size)
-            if told is not None and (said := _said(probe)) is not None and probe.reason is not None:
-                whose = record.caller.agent, probe.target, probe.reason
+            said, why = _said(probe), probe.reason
+            if probe.verdict is None or said is None or why is None or why not in _LASTING:
+                continue
+            told = refusal(Refuser(probe.target, ""), probe.verdict, needs, record.size)
+            if told is not None:
+                whose = record.caller.agent, probe.target, why
                 reason = structs.replace(said, turn=record.turn, number=number)
                 self._refused.setdefault(whose, []).append(_Refused(probe.at, told, reason))
 
@@ -224,8 +227,11 @@ class _Session:
         """The refusal that rules a target out of this turn. An eviction keeps only the first of several."""
         known = self._refused.get((record.caller.agent, eviction.target, eviction.reason), [])
         merged = [one for one in known if eviction.first.at <= one.at <= eviction.latest_at]
+        options, wants = _options(record), Wants(frozenset(record.needs), record.size)
         for refused in sorted(merged, key=lambda one: one.at):
-            if _rules_out(refused.refusal, record):
+            _, features, size = refused.refusal
+            alone = structs.replace(eviction, size=size or None, refused=frozenset({features}))
+            if applies(alone, options, wants):
                 return refused.reason
         return self._of_cause(eviction.first)
 
@@ -248,13 +254,12 @@ class _Session:
 _LASTING: Final = (RoutingFallbackReason.CONTEXT_WINDOW, RoutingFallbackReason.CAPABILITY)
 
 
-def _rules_out(refused: Refusal, record: AuditRecord) -> bool:
-    """Whether a refusal by itself keeps its target out of a turn, by the options of the turn's route."""
-    if refused.features:
-        everything = record.options.get("capability_scope", "target") == "target"
-        return everything or refused.concerns(frozenset(record.needs), record.size)
-    share = record.options.get("readmit_below")
-    return share is None or record.size is None or record.size >= share * refused.size
+def _options(record: AuditRecord) -> Options:
+    """The options of a record; the defaults where it holds none that a turn could begin with."""
+    try:
+        return options_of(record.options)
+    except (ConfigurationError, TypeError):
+        return NO_OPTIONS
 
 
 def _asked(record: AuditRecord) -> Iterator[Asked]:
@@ -263,7 +268,7 @@ def _asked(record: AuditRecord) -> Iterator[Asked]:
             probe.target,
             _outcome(probe, record.ended_by),
             attempts=max(1, len(probe.attempts)),
-            secs=sum(attempt.waited + attempt.duration for attempt in probe.attempts),
+            secs=probe.secs,
             waited=sum(attempt.waited for attempt in probe.attempts),
             stripped=probe.attempts[-1].stripped if probe.attempts else (),
             last_resort=probe.last_resort,
@@ -311,27 +316,14 @@ def _switch(record: AuditRecord, before: AuditRecord | None) -> Switch | None:
     if before is None or was is None or now is None or was == now:
         return None
     cached = max(0, _from_cache(before) - _from_cache(record))
-    rung = _served_by(record)
+    rung = record.server
     more = 0.0 if rung is None or rung.price is None else pricing.uncached(cached, rung.price)
     return Switch(was, now, cached, more)
 
 
-def _served_by(record: AuditRecord) -> Rung | None:
-    return next((rung for rung in record.ladder if rung.target == record.served_by), None)
-
-
 def _from_cache(record: AuditRecord) -> int:
-    rung = _served_by(record)
+    rung = record.server
     return 0 if rung is None else pricing.from_cache(record.usage, rung.format)
-
-
-def _cost(record: AuditRecord) -> tuple[float | None, bool]:
-    """What a turn cost, and whether that is unknown although its target declares a price."""
-    rung = _served_by(record)
-    if rung is None or rung.price is None:
-        return None, False
-    cost = pricing.cost(record.usage, rung.price, rung.format)
-    return cost, cost is None
 
 
 # -- which sessions there are
@@ -367,9 +359,8 @@ class SessionLine(Struct):
         reasons = [str(probe.reason) for probe in record.probes if probe.reason is not None]
         _add(self.served_by, [record.served_by] if record.served_by else [])
         _add(self.reasons, reasons)
-        cost, unknown = _cost(record)
-        self.cost_unknown += unknown
-        if cost is not None:
+        self.cost_unknown += record.cost_unknown
+        if (cost := record.cost) is not None:
             self.cost = (self.cost or 0.0) + cost
 
     @property

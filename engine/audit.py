@@ -18,7 +18,7 @@ from turnout.engine.classify.verdict import Evidence, Verdict
 from turnout.engine.context import Eviction
 from turnout.engine.habits import Home
 from turnout.engine.health import Cooling
-from turnout.engine.pricing import Price
+from turnout.engine.pricing import Price, cost
 from turnout.machines.stepping import Step
 from turnout.machines.vocabulary import ErrorKind, RoutingFallbackReason
 
@@ -104,6 +104,11 @@ class ProbeRecord(Struct, frozen=True, omit_defaults=True):
     """Its stream had begun to answer: from then on no failure leads to another target."""
     trial: bool = False
     """It was the one trial of a target that had cooled."""
+
+    @property
+    def secs(self) -> float:
+        """How long it took, waits included."""
+        return sum(attempt.waited + attempt.duration for attempt in self.attempts)
 
 
 class WhyPassedOver(StrEnum):
@@ -227,6 +232,23 @@ class AuditRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     sequence: int = 0
     """Its number among all that this router has handed to its sinks, from 1: a gap shows that one is missing.
     """
+
+    @property
+    def server(self) -> Rung | None:
+        """The rung of who served, as it was."""
+        return next((rung for rung in self.ladder if rung.target == self.served_by), None)
+
+    @property
+    def cost(self) -> float | None:
+        """What the answer cost, by the price that its target declared; None where that is not known."""
+        server = self.server
+        return None if server is None else cost(self.usage, server.price, server.format)
+
+    @property
+    def cost_unknown(self) -> bool:
+        """Whether it is not known although its target declares a price."""
+        server = self.server
+        return server is not None and server.price is not None and self.cost is None
 
 
 _ENCODER: Final = msgspec.json.Encoder()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any, Final, get_args
@@ -95,9 +96,13 @@ def policy_of(table: tuple[tuple[str, str], ...]) -> Policy:
     return Policy.of_table({case: Action(action) for case, action in table})
 
 
+def options_of(given: Mapping[str, Any]) -> Options:
+    """The options of a record."""
+    return _options(tuple(given.items())) if given else NO_OPTIONS
+
+
 @lru_cache(maxsize=1024)
-def options_of(given: tuple[tuple[str, Any], ...]) -> Options:
-    """The options of a record, by their items."""
+def _options(given: tuple[tuple[str, Any], ...]) -> Options:
     return Options(**dict(given))
 
 
@@ -112,7 +117,7 @@ def turn_of(record: AuditRecord, *, machine: StepMachine = turn_machine.MACHINE)
         policy=policy_of(tuple(record.policy.items())),
         context=SessionContext(record.standings_before),
         id=record.turn,
-        options=options_of(tuple(record.options.items())) if record.options else NO_OPTIONS,
+        options=options_of(record.options),
         needs=frozenset(record.needs),
         size=record.size,
         output=record.output,

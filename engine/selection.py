@@ -191,7 +191,7 @@ class Selection:
         """What the session remembers of a target, as far as the route honours it and it applies."""
         remembered = self._policy.remembered
         known = [e for e in context.of(target.name, target.fingerprint) if e.reason in remembered]
-        applying = tuple([e for e in known if self._applies(e)])
+        applying = tuple([e for e in known if applies(e, self._options, self.wants)])
         if len(applying) < len(known):
             self.lifted += tuple([e for e in known if e not in applying])
         return Ruling(WhyPassedOver.EVICTED, applying) if applying else None
@@ -239,15 +239,6 @@ class Selection:
             return tuple(sorted(features))
         return tuple(sorted({*features, Feature.OTHER.value}))
 
-    def _applies(self, eviction: Eviction) -> bool:
-        """Whether an eviction rules its target out of this turn."""
-        options, size = self._options, self.wants.size
-        if eviction.reason is Reason.CAPABILITY:
-            return options.capability_scope == "target" or eviction.concerns(self.wants.needs)
-        if options.readmit_below is None or eviction.size is None or size is None:
-            return True
-        return size >= options.readmit_below * eviction.size
-
     def _beyond(self, target: Target) -> str:
         if lacks := lacking(target, self.wants.needs):
             return f"takes no {', '.join(lacks)}"
@@ -288,6 +279,16 @@ of them that has passed anyone over names the one that is probed.
 
 ORDERS: Final = ("pin", "home", "last server", "ladder")
 """Who goes first, and next."""
+
+
+def applies(eviction: Eviction, options: Options, wants: Wants) -> bool:
+    """Whether an eviction rules its target out of a turn."""
+    size = wants.size
+    if eviction.reason is Reason.CAPABILITY:
+        return options.capability_scope == "target" or eviction.concerns(wants.needs)
+    if options.readmit_below is None or eviction.size is None or size is None:
+        return True
+    return size >= options.readmit_below * eviction.size
 
 
 def excess(target: Target, wants: Wants) -> int:

@@ -1,6 +1,7 @@
 """What a failed attempt was read as."""
 
 from enum import StrEnum
+from typing import Final
 
 from msgspec import Struct
 
@@ -30,6 +31,10 @@ class Feature(StrEnum):
     ENDPOINT = "endpoint"
     OTHER = "other"
     """The reply does not tell what it refused."""
+
+
+ALWAYS: Final = frozenset({Feature.ENDPOINT.value, Feature.ROLE.value})
+"""What every request needs: each goes to an endpoint, and has somebody speak."""
 
 
 class Evidence(Struct, frozen=True, omit_defaults=True):

@@ -17,12 +17,11 @@ from typing import Final
 
 from msgspec import Struct
 
-from turnout.engine import pricing
 from turnout.engine.audit import AuditRecord
 from turnout.engine.context import Eviction, Identity, Key
 from turnout.engine.errors import ConfigurationError
 from turnout.engine.refusals import Refusals, Refuser, refusals_of, verdict_of
-from turnout.engine.whatif.cases import MOST_WAYS, Case, secs_of
+from turnout.engine.whatif.cases import MOST_WAYS, Case
 from turnout.engine.whatif.routing import Rules
 from turnout.engine.whatif.totals import FIGURES, NOTHING, ZERO, Figures, Range, either, plus, widest
 from turnout.engine.whatif.ways import Known, Way, follow
@@ -121,7 +120,7 @@ class WhatIf:
         late = heard_until > record.started + record.took + LATE_SECS
         self._out_of_order += late
         self._overlapping += heard_until > record.started and not late
-        self._cost_unknown += case.cost_unknown
+        self._cost_unknown += record.cost_unknown
         self._keep(identity, session, record)
         return elsewhere
 
@@ -279,11 +278,9 @@ class _Session:
             if told is not None:
                 certain += self._seen.find(told.by, case.needs, case.size) is not None
                 self._seen.add(told, True)
-        secs = sum(secs_of(probe.attempts) for probe in record.probes)
-        served = next((rung for rung in record.ladder if rung.target == record.served_by), None)
-        cost = None if served is None else pricing.cost(record.usage, served.price, served.format)
+        secs = sum(probe.secs for probe in record.probes)
         failed = record.state != TurnState.SERVED
-        return 0, probes, certain, failed, 0, 0, secs, probes * size, cost or 0
+        return 0, probes, certain, failed, 0, 0, secs, probes * size, record.cost or 0
 
     def _meet_what_others_did(self, case: Case) -> None:
         """Take in evictions that came and went otherwise than by the turns that were played."""
@@ -315,7 +312,7 @@ class _Session:
         for name, probe in case.probes.items():
             told = case.refusal(probe, case.refuser(name))
             if told is not None and probe.verdict is not None:
-                self._known.add(told, Known(probe.verdict, secs_of(probe.attempts)))
+                self._known.add(told, Known(probe.verdict, probe.secs))
 
     @staticmethod
     def _refuser_then(record: AuditRecord, target: str) -> Refuser:

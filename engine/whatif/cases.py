@@ -6,15 +6,15 @@ refuse such a turn is assumed to refuse it, and everyone else may do anything.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import lru_cache
 from itertools import combinations, islice
 from math import inf
 from typing import Final, get_args
 
 from turnout.engine import pricing
-from turnout.engine.audit import AttemptRecord, AuditRecord, ProbeRecord
-from turnout.engine.classify.verdict import Evidence, Feature, Verdict
+from turnout.engine.audit import AuditRecord, ProbeRecord
+from turnout.engine.classify.verdict import ALWAYS, Evidence, Verdict
 from turnout.engine.context import Eviction, SessionContext
 from turnout.engine.habits import MOST_TOKENS
 from turnout.engine.policy import Policy
@@ -76,9 +76,8 @@ class Case:
         if how != RECORDED:
             return 0, inf if self.priced else 0
         (now,) = [one for one in self.routing.ladder if one.name == target]
-        price = now.price or next(
-            (r.price for r in self.record.ladder if r.target == self.record.served_by), None
-        )
+        server = self.record.server
+        price = now.price or (None if server is None else server.price)
         cost = pricing.cost(self.record.usage, price, now.format) or 0
         return cost, cost
 
@@ -94,14 +93,6 @@ class Case:
                 others = [e for e in evictions if on_path or (e.first.turn, e.latest_turn) != (own, own)]
                 return tuple(others), coolings
         return None
-
-    @property
-    def cost_unknown(self) -> bool:
-        """Whether it is not known what the recorded answer cost, although its target declares a price."""
-        served = next((rung for rung in self.record.ladder if rung.target == self.record.served_by), None)
-        if served is None or served.price is None:
-            return False
-        return pricing.cost(self.record.usage, served.price, served.format) is None
 
     def refusal(self, probe: ProbeRecord, by: Refuser) -> Refusal | None:
         """What a recorded probe says of later turns."""
@@ -174,16 +165,7 @@ def _effect(policy: Policy, verdict: Verdict, *, gates: bool) -> _Effect:
 def _sorts(needs: frozenset[str], *, by_feature: bool) -> Iterator[tuple[ErrorKind, tuple[str, ...]]]:
     yield ErrorKind.CONTEXT_WINDOW, ()
     if by_feature:
-        used = sorted(needs - _ALWAYS)
+        used = sorted(needs - ALWAYS)
         for number in range(1, len(used) + 1):
             yield from ((ErrorKind.CAPABILITY, features) for features in combinations(used, number))
     yield from ((kind, ()) for kind in ErrorKind)
-
-
-_ALWAYS: Final = frozenset({Feature.ENDPOINT.value, Feature.ROLE.value})
-"""What every request needs."""
-
-
-def secs_of(attempts: Iterable[AttemptRecord]) -> float:
-    """How long a probe took, waits included."""
-    return sum(attempt.waited + attempt.duration for attempt in attempts)

@@ -18,7 +18,7 @@ from turnout.engine.policy import FORBIDDEN, Action, Policy
 from turnout.engine.refusals import Refuser
 from turnout.engine.replay import options_of, policy_of, target_of
 from turnout.engine.route import Route
-from turnout.engine.selection import NO_OPTIONS, Coolings, Options
+from turnout.engine.selection import Coolings, Options
 from turnout.engine.targets import Target
 from turnout.machines.vocabulary import ErrorKind
 
@@ -116,7 +116,7 @@ class ChangedPolicy:
         self._by_size = self._by_feature = False
 
     def routing(self, record: AuditRecord) -> Routing:
-        options = options_of(tuple(record.options.items())) if record.options else NO_OPTIONS
+        options = options_of(record.options)
         self._by_size = self._by_size or _by_size(options)
         self._by_feature = self._by_feature or _by_feature(options)
         return Routing(

@@ -14,7 +14,7 @@ from turnout.engine.context import Eviction, Key, SessionContext
 from turnout.engine.habits import Home
 from turnout.engine.refusals import Refusal, Refusals, refusal
 from turnout.engine.turn import Turn
-from turnout.engine.whatif.cases import ASSUMED, RECORDED, UNKNOWN, Case, secs_of
+from turnout.engine.whatif.cases import ASSUMED, RECORDED, UNKNOWN, Case
 from turnout.engine.whatif.totals import Figures, Range
 from turnout.engine.whatif.worlds import Alike, World, alike, places, smallest
 from turnout.machines.vocabulary import TurnState
@@ -102,12 +102,12 @@ class Way:
         if case.interruption is not None:
             here = self.on_path and len(self.asked) == case.settled
             if here and case.interrupted_while_asking in (name, ""):
-                yield _Outcome(secs=0.0 if probe is None else secs_of(probe.attempts), interrupts=True)
+                yield _Outcome(secs=0.0 if probe is None else probe.secs, interrupts=True)
                 return
             if here or not self.on_path:
                 yield _Outcome(how=UNKNOWN, secs=None, interrupts=True)
         if probe is not None and (probe.answered or probe.verdict is not None):
-            secs = secs_of(probe.attempts)
+            secs = probe.secs
             yield _Outcome(
                 probe.verdict, at=probe.at, secs=secs, committed=probe.committed, trial=probe.trial
             )

@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from turnout.engine.classify.verdict import Feature
+from turnout.engine.classify.verdict import ALWAYS, Feature
 from turnout.engine.wire import sizes
 from turnout.engine.wire.reading import Reading
 from turnout.engine.wire.sign import Sign
 from turnout.engine.wire.values import (
-    ALWAYS,
     USES_TOOLS,
     Keys,
     as_json,

@@ -12,9 +12,6 @@ from turnout.engine.classify.answers import carries_error
 from turnout.engine.classify.verdict import Feature
 from turnout.engine.habits import MOST_TOKENS
 
-ALWAYS: Final = frozenset({Feature.ENDPOINT.value, Feature.ROLE.value})
-"""What every request needs: each goes to an endpoint, and has somebody speak."""
-
 USES_TOOLS: Final = Feature.TOOLS.value
 """Told once: to ask an enumeration for a value is slow."""
 
